@@ -8,7 +8,7 @@ BIN := .venv/bin
 RELEASE := .venv-release/bin
 LAYERS := model activities workflows worker api examples
 
-.PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants house temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -123,6 +123,9 @@ build/tables/.ready: Makefile
 	@command -v mvn > /dev/null || { echo "Maven is needed: apt-get install maven" >&2; exit 1; }
 	@mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy -Dartifact=$(ICEBERG) -DoutputDirectory=$(CURDIR)/build/tables
 	@touch $@
+
+house: env ## Print how the code grows and how far changes reach; shown, not enforced
+	@$(BIN)/python -P scripts/house.py $(ARGS)
 
 tables: env build/sparks/.ready build/tables/.ready ## Publish tables of Iceberg, which is fetched once (50 MB, with the other releases of Spark; needs Maven)
 	@$(BIN)/python -m pytest -q -m "spark and long" tests/spark/test_tables.py $(ARGS)

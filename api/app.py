@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from ..activities.audit import AUDIT_FILE, AuditLog
 from ..worker.client import Tidemill
-from ..worker.settings import Settings
+from ..worker.settings.reading import Settings
 from .audit import Audited
 from .auth import login
 from .auth.access import authorise

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
 from ..model.errors import InvalidInputError, SecretStoreError, explain
-from ..worker.connection import NotFoundError, NoWorkerError
+from ..worker.service.connection import NotFoundError, NoWorkerError
 from .read.database import ArchiveError
 from .read.stores import StoreSilentError
 from .refusals import BadRequestError

@@ -11,7 +11,7 @@ import httpx
 from figures import Figure
 from page_times import page_times
 from tidemill.activities.processes.supervised import start_supervised, stop
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 RUNS = 100_000
 STARTUP_TIMEOUT = 120.0

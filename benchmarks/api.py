@@ -19,11 +19,11 @@ from tidemill.api.read.cached_client import CachedClient
 from tidemill.api.read.ended_runs import EndedRun, RunArchive
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.worker.app.dev import DevServer
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
 from tidemill.worker.client.caller import Caller
-from tidemill.worker.dev import DevServer
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 VIEWERS = 50
 RUNS = 30

@@ -14,7 +14,7 @@ from figures import Figure
 from installation import Installation
 from temporalio.client import Client
 from tidemill.model.spec.dag import read_dag
-from tidemill.worker.dev import DevServer
+from tidemill.worker.app.dev import DevServer
 
 ROUNDS = 30
 MANY = 500

@@ -13,7 +13,7 @@ from typing import Any
 from figures import Figure
 from temporalio.client import Client, WorkflowHandle
 from tidemill.model.dag.row import DagRow
-from tidemill.worker.listing import dag_rows
+from tidemill.worker.service.listing import dag_rows
 
 TIDEMILL = Path(sys.executable).with_name("tidemill")
 ROUNDS = 7

@@ -17,8 +17,8 @@ from scheduling import spread
 from temporalio.client import Client, WorkflowExecution
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.worker.app.dev import DevServer
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import DevServer
 
 FILES = 100
 MISSED = 200

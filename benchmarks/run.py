@@ -51,8 +51,8 @@ from tasks import shapes_of_tasks
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.tasks.foreign import OWN_WORKFLOWS
+from tidemill.worker.app.dev import DevServer, dev_server
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import DevServer, dev_server
 from tidemill.worker.plugin import TidemillPlugin
 from workers import workers
 

@@ -14,7 +14,7 @@ from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import read_dag
-from tidemill.worker.dev import DevServer
+from tidemill.worker.app.dev import DevServer
 
 SIZES = (100, 1000, 5000)
 POOL_SLOTS = 16

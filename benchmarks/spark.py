@@ -29,7 +29,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NoWorkerError
+from tidemill.worker.service.connection import NoWorkerError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from spark_clusters import Standalone, spark_connect, standalone_cluster

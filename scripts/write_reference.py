@@ -21,8 +21,8 @@ from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.schema import dag_schema
 from tidemill.model.spec.tasks import BaseTask
 from tidemill.worker.cli import app as command_line
-from tidemill.worker.setting_groups import GROUPS
-from tidemill.worker.settings import OTHERS
+from tidemill.worker.settings.groups import GROUPS
+from tidemill.worker.settings.reading import OTHERS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from support import eventually
 from tidemill.activities.processes.supervised import start_supervised, stop
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 
 @contextmanager

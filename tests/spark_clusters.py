@@ -21,8 +21,8 @@ from tidemill.activities.spark.command import environment
 from tidemill.activities.worker_context import find_java
 from tidemill.model.run.views import RunDetails
 from tidemill.model.spec.dag import DagSpec
-from tidemill.worker.connect_server import arguments
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
+from tidemill.worker.spark.connect_server import arguments
 from tidemill.worker.spark_daemon import command
 
 APPS = Path(__file__).parent / "dags" / "spark_apps"

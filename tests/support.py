@@ -37,10 +37,10 @@ from tidemill.activities.processes.users import RunAs
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.run.views import RunDetails, RunView
 from tidemill.model.spec.dag import DagSpec, read_dag
+from tidemill.worker.app.dev import free_port, server_command, wait_until_ready
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NotFoundError, NoWorkerError
-from tidemill.worker.dev import free_port, server_command, wait_until_ready
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.service.connection import NotFoundError, NoWorkerError
 
 T = TypeVar("T")
 LAST_TICK = (datetime.now(UTC) - timedelta(hours=6)).replace(minute=0, second=0, microsecond=0)

@@ -11,7 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from tidemill.worker.settings import OTHERS, PREFIX, Settings
+from tidemill.worker.settings.reading import OTHERS, PREFIX, Settings
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "kubernetes"

@@ -17,7 +17,7 @@ from click import Context
 from tidemill.model.authoring.dags import collect
 from tidemill.model.spec.dag import read_dag
 from tidemill.worker.cli import app
-from tidemill.worker.settings import Settings, read_settings
+from tidemill.worker.settings.reading import Settings, read_settings
 from typer.main import get_command
 from typer.testing import CliRunner
 

@@ -25,6 +25,19 @@ ROOMS = {
     "replay": set(),
 }
 """The rooms of the model, and which others each of them knows."""
+WORKER_ROOMS = {
+    "settings": set(),
+    "supervision": set(),
+    "service": {"settings", "supervision"},
+    "client": {"settings", "supervision", "service"},
+    "local": {"settings", "service", "client"},
+    "migration": {"client"},
+    "pictures": {"supervision", "service", "client"},
+    "app": {"settings", "supervision", "service", "client"},
+    "spark": {"settings", "service", "app"},
+    "cli": {"settings", "supervision", "service", "client", "local", "migration", "pictures", "app", "spark"},
+}
+"""The same of the worker. Beside them lie what users name: the program, the plugin and the daemon of Spark."""
 
 
 def parsed(path: Path) -> ast.Module:
@@ -61,17 +74,21 @@ def test_a_layer_imports_only_those_below_it(layer: str) -> None:
             assert not any(name == other or name.startswith(other + ".") for other in above), f"{path} imports {name}"
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_of_the_model_knows_only_those_below_it(room: str) -> None:
-    strangers = {f"tidemill.model.{name}" for name in ROOMS if name not in {room, *ROOMS[room]}}
-    for path in (ROOT / "model" / room).rglob("*.py"):
-        package = ("tidemill", "model", *path.relative_to(ROOT / "model").parent.parts)
+@pytest.mark.parametrize(
+    ("layer", "room"), [*(("model", room) for room in ROOMS), *(("worker", room) for room in WORKER_ROOMS)]
+)
+def test_a_room_knows_only_those_below_it(layer: str, room: str) -> None:
+    rooms = {"model": ROOMS, "worker": WORKER_ROOMS}[layer]
+    strangers = {f"tidemill.{layer}.{name}" for name in rooms if name not in {room, *rooms[room]}}
+    for path in (ROOT / layer / room).rglob("*.py"):
+        package = ("tidemill", layer, *path.relative_to(ROOT / layer).parent.parts)
         for name in imports(path, package):
             assert not any(name == other or name.startswith(other + ".") for other in strangers), f"{path}: {name}"
 
 
-def test_the_rooms_of_the_model_are_the_known_ones() -> None:
-    assert {path.name for path in (ROOT / "model").iterdir() if path.is_dir() and path.name[0] != "_"} == {*ROOMS}
+@pytest.mark.parametrize(("layer", "rooms"), [("model", ROOMS), ("worker", WORKER_ROOMS)])
+def test_the_rooms_are_the_known_ones(layer: str, rooms: dict[str, set[str]]) -> None:
+    assert {path.name for path in (ROOT / layer).iterdir() if path.is_dir() and path.name[0] != "_"} == {*rooms}
 
 
 def test_the_model_knows_neither_temporal_nor_processes() -> None:

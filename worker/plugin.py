@@ -52,13 +52,13 @@ from ..activities.worker_context import WorkerContext
 from ..model.base import build_models
 from ..workflows.kinds import workflow_kinds
 from ..workflows.parallelism import ParallelismInterceptor
-from .converter import with_models
-from .fence import Fence
-from .listening_runner import ListeningRunner
-from .lost_starts import look_after_lost_starts
-from .lost_workers import look_after_lost_workers
-from .repair import repair_after_a_rollback
-from .store_watch import CachedWorkflows, StoreWatch
+from .service.converter import with_models
+from .supervision.fence import Fence
+from .supervision.listening_runner import ListeningRunner
+from .supervision.lost_starts import look_after_lost_starts
+from .supervision.lost_workers import look_after_lost_workers
+from .supervision.repair import repair_after_a_rollback
+from .supervision.store_watch import CachedWorkflows, StoreWatch
 
 PASSED_THROUGH = (
     "tidemill",

@@ -11,7 +11,7 @@ import jwt
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 
-from ...worker.setting_groups import OidcSettings
+from ...worker.settings.groups import OidcSettings
 from .tokens import Person, Role
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")

@@ -17,8 +17,8 @@ from ...model.run.instance_keys import UNMAPPED, split_key
 from ...model.run.views import TaskView
 from ...model.spec.tasks.spark import SparkWork
 from ...model.spec.timetables.describe import in_words
-from ...worker.connection import NotFoundError
-from ...worker.spark_tries import SparkTry, spark_tries
+from ...worker.service.connection import NotFoundError
+from ...worker.spark.tries import SparkTry, spark_tries
 from ..dependencies import Source
 from ..read.cached_client import CachedClient
 from ..read.instances import instances_of, one_instance

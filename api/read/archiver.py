@@ -5,8 +5,8 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from ...model.run.row import RunRow
-from ...worker.connection import NotFoundError
-from ...worker.listing import ended_rows
+from ...worker.service.connection import NotFoundError
+from ...worker.service.listing import ended_rows
 from .cached_client import CachedClient
 from .database import patiently
 

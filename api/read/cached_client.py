@@ -20,11 +20,11 @@ from ...model.run.state import DagRunState, queued_state
 from ...model.run.views import RunDetails, RunView, details_of_unbegun, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
-from ...worker.attempt_starts import AttemptStart
 from ...worker.client import Tidemill
-from ...worker.connection import NotFoundError
-from ...worker.listing import run_rows
-from ...worker.settings import Settings
+from ...worker.service.connection import NotFoundError
+from ...worker.service.listing import run_rows
+from ...worker.settings.reading import Settings
+from ...worker.supervision.attempt_starts import AttemptStart
 from ..responses.dags import version_number
 from .cache import Cache
 from .concurrency import SILENT, after_change, each

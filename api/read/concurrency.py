@@ -7,7 +7,7 @@ from typing import TypeVar
 from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError
-from ...worker.connection import NotFoundError, NoWorkerError
+from ...worker.service.connection import NotFoundError, NoWorkerError
 from .database import ArchiveError
 
 Item = TypeVar("Item")

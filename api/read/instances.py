@@ -9,7 +9,7 @@ from ...model.run.ranges import runs_around, runs_between
 from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
 from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from .cached_client import CachedClient
 
 MAX_RUNS = 100

@@ -6,7 +6,7 @@ from temporalio.client import Client
 
 from ...model.errors import InvalidInputError
 from ...model.replay.steps import Step
-from ...worker.replay import replayed
+from ...worker.pictures.replay import replayed
 
 MAX_EVENTS = 5000
 """Of a history that is replayed for a page."""

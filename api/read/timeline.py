@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ...model.run.views import RunDetails, TaskView
 from ...model.states import TaskState
-from ...worker.attempt_starts import AttemptStart
+from ...worker.supervision.attempt_starts import AttemptStart
 
 
 @dataclass(frozen=True)

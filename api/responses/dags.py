@@ -16,7 +16,7 @@ from ...model.spec.assets.identity import Asset, AssetAlias
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import CronPartition, PartitionedAsset, waited_for
 from ...model.spec.timetables.describe import airflows_description, airflows_summary
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..read.filters import seconds_between
 from .common import Answer, Body, asset_number, number_of, uuid_of
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import instance_key
 from ...model.run.messages import Answer as ApprovalAnswer
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.sessions import Access
 from ..auth.tokens import Person

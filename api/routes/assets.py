@@ -14,7 +14,7 @@ from ...model.run.identity import TriggerRequest
 from ...model.run.instance_keys import UNMAPPED
 from ...model.spec.assets.condition import assets_in
 from ...model.spec.timetables import waited_for
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Limit, Offset, Source, UtcDateTime

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from ...model.dag.backfill_request import BackfillRequest, ReprocessBehavior
 from ...model.dag.backfills import BackfillPlan, BackfillProgress
 from ...model.run.identity import backfill_run
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Limit, Offset, Source

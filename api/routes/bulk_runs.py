@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import UNMAPPED
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person, Role
 from ..dependencies import Source

@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from ...activities.kept import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, Connection, names_of, place_of, store
 from ...model.errors import InvalidInputError
-from ...worker.connection import NotFoundError
-from ...worker.shown_secrets import HIDDEN, fields_of
+from ...worker.service.connection import NotFoundError
+from ...worker.service.shown_secrets import HIDDEN, fields_of
 from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body

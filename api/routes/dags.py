@@ -12,7 +12,7 @@ from ...activities.bundles.snapshots import Snapshots
 from ...model.dag.row import DagRow
 from ...model.run.views import RunView
 from ...model.spec.dag import DagSource, DagSpec
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import check_tags
 from ..dependencies import Limit, Offset, Source, UpdateMask
 from ..errors import ConflictError

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request
 from ...model.dag.records import MadeDecision
 from ...model.dag.row import DagRow
 from ...model.dag.views import DagView
-from ...worker.connection import NotFoundError
-from ...worker.failing import failing_workflows
+from ...worker.service.connection import NotFoundError
+from ...worker.supervision.failing import failing_workflows
 from ..auth.tokens import Role
 from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient

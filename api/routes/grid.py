@@ -15,7 +15,7 @@ from ...model.run.identity import RunType
 from ...model.run.views import RunDetails
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page

@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import APIRouter
 from temporalio.service import RPCError
 
-from ...worker.failing import count_failing
-from ...worker.pollers import Poller, pollers_of
+from ...worker.supervision.failing import count_failing
+from ...worker.supervision.pollers import Poller, pollers_of
 from ..dependencies import Source
 
 router = APIRouter()

@@ -13,7 +13,7 @@ from ...activities.kept import Kept, Kind
 from ...activities.secrets import STORED, place_of, store
 from ...activities.store import Store
 from ...model.errors import InvalidInputError
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.tokens import Role
 from ..errors import ConflictError
 from .bulk import B, BulkAnswer, BulkBody, BulkOutcomes, Create, Delete, Update

@@ -13,8 +13,8 @@ from ...activities.attempts.log import INDENT
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED
-from ...worker.connection import NotFoundError
-from ...worker.task_logs import TaskLog
+from ...worker.service.connection import NotFoundError
+from ...worker.service.task_logs import TaskLog
 from ..dependencies import Source
 from ..read.instances import one_instance
 from ..read.stores import in_time

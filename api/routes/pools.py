@@ -9,7 +9,7 @@ from ...model.names import LIMIT
 from ...model.pool.state import PoolSettings, PoolView
 from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import RunState
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UpdateMask
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient

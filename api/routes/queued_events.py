@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from ...model.asset.gathering import Gathered
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
 from ..dependencies import Source, UtcDateTime

@@ -20,7 +20,7 @@ from ...model.run.revisions import ClearRequest, RunMark
 from ...model.run.views import RunView
 from ...model.spec.references import RETURN_VALUE
 from ...model.states import RunState, TaskState
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask, only_looks

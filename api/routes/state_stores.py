@@ -14,7 +14,7 @@ from ...activities.attempts.key_values import Kept, asset_scopes
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import task_path
 from ...model.run.instance_keys import UNMAPPED
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source
 from ..read.cached_client import CachedClient
 from ..read.filters import page

@@ -6,7 +6,7 @@ from ...model.errors import InvalidInputError
 from ...model.run.revisions import MarkRequest
 from ...model.run.views import TaskView
 from ...model.states import TaskState
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..dependencies import Source, UpdateMask
 from ..read.cached_client import CachedClient
 from ..read.graph import members_of

@@ -16,9 +16,9 @@ from ...model.run.revisions import ClearRequest, MarkRequest
 from ...model.run.spark_figures import history_page
 from ...model.run.views import RunDetails, cleared_view
 from ...model.states import TaskState
-from ...worker.attempt_starts import AttemptStart
-from ...worker.connection import NotFoundError
-from ...worker.task_logs import TaskLog
+from ...worker.service.connection import NotFoundError
+from ...worker.service.task_logs import TaskLog
+from ...worker.supervision.attempt_starts import AttemptStart
 from ..dependencies import Batch, DateFilters, Limit, Offset, Source, TaskStateName, UpdateMask, only_looks
 from ..errors import REFUSALS, ConflictError
 from ..read.cached_client import CachedClient

@@ -9,8 +9,8 @@ from pydantic import Field
 from ...activities.attempts.key_values import KeyValues
 from ...activities.kept import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, is_sensitive, names_of, place_of, store
-from ...worker.connection import NotFoundError
-from ...worker.shown_secrets import HIDDEN
+from ...worker.service.connection import NotFoundError
+from ...worker.service.shown_secrets import HIDDEN
 from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body

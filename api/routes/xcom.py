@@ -10,7 +10,7 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.run.state import DagRunState
 from ...model.run.views import RunView
 from ...model.spec.references import is_stored
-from ...worker.connection import NotFoundError
+from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
 from ..read.concurrency import each

@@ -11,8 +11,8 @@ from tidemill.activities.dag_files import read_dag_files
 from tidemill.activities.masking import Masker
 from tidemill.activities.work.rendered import LONGEST, shown
 from tidemill.model.run.views import RunDetails
-from tidemill.worker.settings import Settings
-from tidemill.worker.task_logs import TaskLog
+from tidemill.worker.service.task_logs import TaskLog
+from tidemill.worker.settings.reading import Settings
 
 FILE = """
 from tidemill import DAG, BaseOperator, task

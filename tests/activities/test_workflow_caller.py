@@ -16,7 +16,7 @@ from tidemill.activities.workflow_caller import WorkflowCaller, is_busy
 from tidemill.model.interfaces.run import RunInterface
 from tidemill.model.run.identity import dag_workflow_id
 from tidemill.model.run.messages import XComQuestion
-from tidemill.worker.connection import EndedError
+from tidemill.worker.service.connection import EndedError
 
 
 def test_what_is_busy_may_answer_later() -> None:

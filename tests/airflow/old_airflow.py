@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 from airflow_stack import PYTHON
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 DAGS = """
 from datetime import datetime, timedelta, timezone

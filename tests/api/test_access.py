@@ -30,9 +30,9 @@ from tidemill.api.routes.not_offered import FORBIDDEN
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NotFoundError
-from tidemill.worker.converter import ModelsPlugin
-from tidemill.worker.settings import Settings
+from tidemill.worker.service.connection import NotFoundError
+from tidemill.worker.service.converter import ModelsPlugin
+from tidemill.worker.settings.reading import Settings
 from web_stack import nowhere
 
 SECRET = b"s" * 32

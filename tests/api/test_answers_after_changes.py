@@ -18,8 +18,8 @@ from tidemill.worker.cli.web import web_server
 from tidemill.worker.client.caller import Caller
 from tidemill.worker.client.dags import Dags
 from tidemill.worker.client.runs import Runs
-from tidemill.worker.connection import NoWorkerError
-from tidemill.worker.settings import Settings
+from tidemill.worker.service.connection import NoWorkerError
+from tidemill.worker.settings.reading import Settings
 
 PARTITIONED = """
 from datetime import datetime

@@ -28,11 +28,11 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.revisions import ClearRequest
 from tidemill.model.run.row import RunRow
 from tidemill.model.run.views import RunDetails, RunView
+from tidemill.worker.app.dev import free_port
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
-from tidemill.worker.converter import ModelsPlugin
-from tidemill.worker.dev import free_port
-from tidemill.worker.settings import Settings
+from tidemill.worker.service.converter import ModelsPlugin
+from tidemill.worker.settings.reading import Settings
 
 from tidemill import InvalidInputError
 

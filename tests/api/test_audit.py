@@ -15,7 +15,7 @@ from tidemill.api.audit import NAMED
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Role, TokenFile, create_token
 from tidemill.api.routes.event_logs import _change
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 from web_stack import Web, nowhere
 
 Line = dict[str, Any]

@@ -11,7 +11,7 @@ from support import Stack, bash, dag, eventually, stack
 from tidemill.api.auth.tokens import Role, create_token
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from tidemill.api.app import make_app
 from tidemill.api.responses.tasks import shown_state
 from tidemill.api.routes.not_offered import FORBIDDEN, NOT_OFFERED
 from tidemill.model.states import TaskState
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 from web_stack import Web, nowhere
 
 

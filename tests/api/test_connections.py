@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tidemill.api import connections
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 from web_stack import nowhere
 
 

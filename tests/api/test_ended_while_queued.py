@@ -7,7 +7,7 @@ import pytest
 from support import Stack, bash, dag, eventually, told
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])

@@ -9,7 +9,7 @@ import pytest
 from support import dag, empty, stack, temporal_server
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 pytestmark = pytest.mark.faults
 

@@ -6,7 +6,7 @@ import httpx
 from support import Stack, dag, empty
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 
 async def test_runs_by_their_logical_date_and_each_by_its_version(here: Stack, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support import Stack, dag, empty, eventually, run_command, stack
 from tidemill.activities import secrets
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 HARD_NAMES = [
     "etl pool", "pool:1", "my pool/x", "a/b/", "größe 名前", "it's \"50%\"", "a+b&c=d?e#f", "back\\slash", "{{ x }}",

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 from support import Stack, dag, empty, eventually
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 TAGS = [f"{n:03}{'w' * 60}" for n in range(12)]
 

@@ -11,7 +11,7 @@ import pytest
 from support import Stack, bash, dag, eventually, stack
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 RUNS = "dags/noted/dagRuns"
 TASKS = f"{RUNS}/r/taskInstances"

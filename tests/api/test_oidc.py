@@ -21,9 +21,9 @@ from tidemill.api.auth.login import FLOW
 from tidemill.api.auth.oidc import Flow, NotKnownError, Oidc
 from tidemill.api.auth.sessions import Access
 from tidemill.api.auth.tokens import Person, Role, TokenFile, create_token
-from tidemill.worker.dev import free_port
-from tidemill.worker.setting_groups import OidcSettings
-from tidemill.worker.settings import Settings
+from tidemill.worker.app.dev import free_port
+from tidemill.worker.settings.groups import OidcSettings
+from tidemill.worker.settings.reading import Settings
 from web_stack import nowhere
 
 SECRET = b"s" * 32

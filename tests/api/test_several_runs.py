@@ -10,7 +10,7 @@ from tidemill.api.routes.task_instances import in_each
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 RUNS = ["one", "two", "three"]
 

@@ -17,7 +17,7 @@ from side_by_side.comparing import Difference, differences
 from side_by_side.installation import tidemill_dev
 from side_by_side.steps import Answer, answers
 from tidemill.api.app import make_app
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 from web_stack import nowhere
 
 pytestmark = pytest.mark.thorough

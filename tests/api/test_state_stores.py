@@ -12,7 +12,7 @@ from tidemill.activities.attempts.key_values import KeyValues, asset_scopes
 from tidemill.model.run.attempts import task_path
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 
 STATE = "dags/keeps/dagRuns/r/taskInstances/a/state-store"
 

@@ -27,7 +27,7 @@ from tidemill.model.errors import InvalidInputError, SecretStoreError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
 from web_stack import nowhere
 
 API = "/api/v2"

@@ -21,9 +21,9 @@ from tidemill.model.run.task_instances import Attempt
 from tidemill.model.run.views import RunDetails, TaskView
 from tidemill.model.spec.tasks.spark import SparkOptions, SparkSubmitTask
 from tidemill.model.states import RunState, TaskState
-from tidemill.worker.attempt_starts import AttemptStart
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.supervision.attempt_starts import AttemptStart
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 """Later than all moments below."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemill.api.responses.dags import version_number
 from tidemill.api.responses.tasks import instance_answer
 from tidemill.api.routes.grid import gantt_rows
-from tidemill.worker.local_run import run_locally
+from tidemill.worker.local.run import run_locally
 
 from tidemill import DAG, EmptyOperator, task
 

@@ -15,11 +15,11 @@ from temporalio.client import Client
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.worker.app.dev import free_port
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
-from tidemill.worker.converter import ModelsPlugin
-from tidemill.worker.dev import free_port
-from tidemill.worker.settings import Settings
+from tidemill.worker.service.converter import ModelsPlugin
+from tidemill.worker.settings.reading import Settings
 
 FILE = """
 from datetime import datetime, timedelta

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from forked_commands import REAL, forked
 from support import Stack, eventually, worker_environment
+from tidemill.worker.app.dev import free_port
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import free_port
 
 GOOD = "from tidemill import DAG, EmptyOperator\nwith DAG({dag_id!r}):\n    EmptyOperator('a')\n"
 OF_AIRFLOW = """

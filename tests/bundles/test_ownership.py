@@ -16,7 +16,7 @@ from tidemill.model.bundle import state as bundle_state
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.states import RunState
-from tidemill.worker.folder import keep_looking_after, watch_folder
+from tidemill.worker.local.folder import keep_looking_after, watch_folder
 
 PYTHON = """
 from tidemill import DAG, task
@@ -111,7 +111,7 @@ async def test_a_bundle_that_was_ended_is_back_where_somebody_looks_after_it(
     by: Callable[..., Coroutine[Any, Any, None]], here: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker with a folder does, and `tidemill dev`."""
-    monkeypatch.setattr("tidemill.worker.folder.LOOKS_EVERY", 0.5)
+    monkeypatch.setattr("tidemill.worker.local.folder.LOOKS_EVERY", 0.5)
     folder = Folder(here, tmp_path / "dags", f"back_{by.__name__}")
     folder.one("d.py", "d")
     looking = asyncio.create_task(by(here.tidemill, folder.path, folder.name))

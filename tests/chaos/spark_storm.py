@@ -38,8 +38,8 @@ from tidemill.activities.spark.archive import build_archive
 from tidemill.activities.spark.staging import STAGING
 from tidemill.activities.worker_context import find_java
 from tidemill.model.states import RunState
+from tidemill.worker.app.dev import free_port
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import free_port
 from yarn_cluster import YarnCluster, yarn_cluster
 
 FIRST = date(2024, 3, 1)

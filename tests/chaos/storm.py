@@ -40,11 +40,11 @@ from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.pool.state import PoolSettings, pool_workflow_id
 from tidemill.model.run.identity import TriggerRequest
+from tidemill.worker.app.dev import free_port, server_command
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NotFoundError, NoWorkerError
-from tidemill.worker.dev import free_port, server_command
+from tidemill.worker.pictures.replay import has_begun
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.replay import has_begun
+from tidemill.worker.service.connection import NotFoundError, NoWorkerError
 
 QUEUE = "storm"
 PROPERTIES_OF = 400

@@ -17,8 +17,8 @@ from forked_commands import forked
 from support import Stack, eventually, worker_environment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.states import TaskState
-from tidemill.worker.connection import EndedError, NotFoundError
-from tidemill.worker.dev import free_port, temporal_binary
+from tidemill.worker.app.dev import free_port, temporal_binary
+from tidemill.worker.service.connection import EndedError, NotFoundError
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(900)  # dozens of commands, each a process of its own

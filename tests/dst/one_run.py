@@ -14,7 +14,7 @@ from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.run.state import DagRunState
 from tidemill.model.run.task_instances import Failure, Outcome, TaskInstance
 from tidemill.model.spec.dag import DagSpec
-from tidemill.worker.converter import with_models
+from tidemill.worker.service.converter import with_models
 
 from .clock import SECOND, instant, microseconds
 from .history import Activity, Execution

@@ -20,7 +20,7 @@ from tidemill.model.run.messages import DagUpdate, RunReport, TasksEnded
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.spec.timetables import CronTrigger
 from tidemill.model.states import TaskState
-from tidemill.worker.converter import TidemillPayloadConverter
+from tidemill.worker.service.converter import TidemillPayloadConverter
 
 CONVERTER = TidemillPayloadConverter()
 DAG: dict[str, Any] = {

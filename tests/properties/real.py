@@ -23,9 +23,9 @@ from temporalio.worker._workflow_instance import (
     WorkflowInstance,
     WorkflowInstanceDetails,
 )
-from tidemill.worker.converter import TidemillPayloadConverter
+from tidemill.worker.pictures.replay import has_begun
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.replay import has_begun
+from tidemill.worker.service.converter import TidemillPayloadConverter
 
 from .catalogue import Look, of_level, sleeps
 from .checking import PICTURES, Checks, check_history

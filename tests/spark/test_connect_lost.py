@@ -15,7 +15,7 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.views import RunDetails
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 pytestmark = [pytest.mark.thorough, pytest.mark.spark]
 

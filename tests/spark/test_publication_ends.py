@@ -16,7 +16,7 @@ from tidemill.model.run.task_instances import Failure, Outcome, StagedTable
 from tidemill.model.run.views import RunDetails
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState, TaskState
-from tidemill.worker.converter import ModelsPlugin
+from tidemill.worker.service.converter import ModelsPlugin
 
 LOST = ApplicationError("the worker is lost", type=INFRASTRUCTURE, non_retryable=True)
 REFUSAL = Failure(error_type="TableChangedError", message="others have written", retryable=False)

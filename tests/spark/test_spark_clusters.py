@@ -33,7 +33,7 @@ from tidemill.activities.spark.starts import SparkStart, cluster_name
 from tidemill.activities.spark.yarn import LARGEST, Yarn, resource_managers, user_name
 from tidemill.model.run.attempts import SubmittedAttempt
 from tidemill.model.run.task_instances import Submission
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 
 def test_the_command_line_on_yarn(tmp_path: Path) -> None:

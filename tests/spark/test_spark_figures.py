@@ -17,10 +17,10 @@ from tidemill.activities.spark.driver_figures import executors_wanted, of_execut
 from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
-from tidemill.worker import spark_tries
 from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings import Settings
-from tidemill.worker.task_logs import TaskLog
+from tidemill.worker.service.task_logs import TaskLog
+from tidemill.worker.settings.reading import Settings
+from tidemill.worker.spark import tries as spark_tries
 
 
 def executor(name: str, why: str | None = None, heap: int = 0) -> dict[str, Any]:

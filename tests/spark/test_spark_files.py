@@ -12,7 +12,7 @@ from tidemill.activities.spark.command import spark_submit
 from tidemill.activities.spark.kubernetes import LARGEST
 from tidemill.activities.spark.shipping import application_there, archive
 from tidemill.activities.spark.standalone import Standalone
-from tidemill.worker.validation import check_path
+from tidemill.worker.local.validation import check_path
 
 LOCAL: dict[str, Any] = {"master": "local[2]"}
 STANDALONE = {"master": "spark://h:7077", "deploy_mode": "cluster"}

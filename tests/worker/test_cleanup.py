@@ -12,7 +12,7 @@ from support import Stack, bash, dag, eventually, stack, temporal_server
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.states import RunState
-from tidemill.worker.cleanup import Known, clean_lake, cleanup, known_to_temporal
+from tidemill.worker.service.cleanup import Known, clean_lake, cleanup, known_to_temporal
 
 MONTH = timedelta(days=30)
 

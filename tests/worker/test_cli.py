@@ -15,9 +15,9 @@ from forked_commands import forked
 from support import Stack, bash, dag, empty, eventually, run_command, told, without_times
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
+from tidemill.worker.app.doctor import check_server, temporal_check
 from tidemill.worker.cli import Commands, processes
 from tidemill.worker.cli.dags import DagCommands
-from tidemill.worker.doctor import check_server, temporal_check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -278,7 +278,9 @@ async def test_ids_may_be_as_long_as_airflow_takes_them(here: Stack) -> None:
 
 def test_the_doctor_wants_no_server_of_its_own_where_a_service_answers() -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidemill.worker.doctor.temporal_binary", Mock(side_effect=FileNotFoundError("no temporal")))
+        patched.setattr(
+            "tidemill.worker.app.doctor.temporal_binary", Mock(side_effect=FileNotFoundError("no temporal"))
+        )
         assert check_server(needed=False).ok
         assert not check_server(needed=True).ok
 

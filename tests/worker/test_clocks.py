@@ -13,7 +13,7 @@ from support import Stack, bash, dag, eventually, worker_environment, worker_pro
 from temporalio.client import Client
 from tidemill.model.run.views import RunView
 from tidemill.worker.client import Tidemill
-from tidemill.worker.converter import ModelsPlugin
+from tidemill.worker.service.converter import ModelsPlugin
 
 pytestmark = [pytest.mark.faults, pytest.mark.long]
 

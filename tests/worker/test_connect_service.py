@@ -14,9 +14,9 @@ import pytest
 from forked_commands import REAL, forked
 from support import eventually
 from tidemill.model.errors import InvalidInputError
-from tidemill.worker import connect_service
-from tidemill.worker.connect_service import ConnectService
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
+from tidemill.worker.spark import connect_service
+from tidemill.worker.spark.connect_service import ConnectService
 
 SESSION = "00000000-0000-4000-8000-000000000001"
 

@@ -9,11 +9,11 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from temporalio.client import Client
-from tidemill.worker import connection
+from tidemill.worker.app.doctor import check_temporal
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NoWorkerError
-from tidemill.worker.converter import ModelsPlugin
-from tidemill.worker.doctor import check_temporal
+from tidemill.worker.service import connection
+from tidemill.worker.service.connection import NoWorkerError
+from tidemill.worker.service.converter import ModelsPlugin
 
 pytestmark = pytest.mark.faults
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from support import processes_with
 from temporalio.client import Client
-from tidemill.worker.dev import dev_server
+from tidemill.worker.app.dev import dev_server
 
 TIDEMILL = str(Path(sys.executable).with_name("tidemill"))
 DAYS = [f"2013-02-{day:02}" for day in range(4, 7)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support import at
 from tidemill.model.dag.row import DagRow
-from tidemill.worker.doctor import LATE, runs_check
+from tidemill.worker.app.doctor import LATE, runs_check
 
 NOW = at("2026-01-02T12:00")
 

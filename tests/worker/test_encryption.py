@@ -13,8 +13,8 @@ from temporalio.worker import Worker
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import client_plugins
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.service.connection import client_plugins
 
 
 @activity.defn(name="raises")

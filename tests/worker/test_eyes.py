@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 from support import bash, dag, eventually, stack, worker_environment, worker_process
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:

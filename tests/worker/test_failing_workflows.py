@@ -9,14 +9,14 @@ from support import eventually, stack, temporal_server
 from temporalio.client import Client
 from temporalio.worker import Worker
 from tidemill.model.spec.dag import read_dag
+from tidemill.worker.app.dev import free_port
+from tidemill.worker.app.doctor import workflows_check
 from tidemill.worker.cli.web import web_server
 from tidemill.worker.client import Tidemill
-from tidemill.worker.dev import free_port
-from tidemill.worker.doctor import workflows_check
-from tidemill.worker.failing import FailingWorkflow, failing_workflows
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.repair import all_standing, repair
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.reading import Settings
+from tidemill.worker.supervision.failing import FailingWorkflow, failing_workflows
+from tidemill.worker.supervision.repair import all_standing, repair
 from tidemill.workflows.dag import workflow as dag_workflow
 
 pytestmark = pytest.mark.faults
@@ -31,7 +31,7 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
     def bad(*_: Any) -> Any:
         raise RuntimeError("a bad deploy")
 
-    monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", ())
+    monkeypatch.setattr("tidemill.worker.supervision.repair.LOOKS_AFTER", ())
     with temporal_server(tmp_path / "server", **SOON) as address:
         async with stack(address, tmp_path / "home") as here:
             client = here.tidemill.client
@@ -73,7 +73,7 @@ async def test_workflows_whose_code_fails_are_named_and_go_on_at_once_after_a_ro
 async def test_a_worker_of_the_release_before_brings_them_back_when_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemill.worker.repair.LOOKS_AFTER", ())
+    monkeypatch.setattr("tidemill.worker.supervision.repair.LOOKS_AFTER", ())
     with temporal_server(tmp_path / "server", **SOON) as address:
         client = await Client.connect(address, plugins=[TidemillPlugin(tmp_path / "home")])
         tidemill = Tidemill(client)
@@ -103,7 +103,7 @@ async def is_reset_by_a_worker(client: Client, monkeypatch: pytest.MonkeyPatch) 
     handle, tidemill = client.get_workflow_handle("dag:ours"), Tidemill(client)
     before = (await handle.describe()).run_id
     with monkeypatch.context() as patched:
-        patched.setattr("tidemill.worker.repair.LOOKS_AFTER", (0.0,))
+        patched.setattr("tidemill.worker.supervision.repair.LOOKS_AFTER", (0.0,))
         async with Worker(client, task_queue="tidemill"):
             await eventually(lambda: failing_workflows(client), lambda left: left == [])
             await eventually(lambda: tidemill.dags.describe("ours"), lambda found: found.is_paused)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import eventually
 from tidemill.activities.attempts.supervision import cut_off
-from tidemill.worker.fence import MAX_LOOKS, Fence, FenceNotes, within_time
+from tidemill.worker.supervision.fence import MAX_LOOKS, Fence, FenceNotes, within_time
 
 pytestmark = pytest.mark.faults
 

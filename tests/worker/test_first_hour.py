@@ -17,10 +17,10 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.spec.tasks.spark import SparkSqlTask, SparkSubmitTask
 from tidemill.model.spec.timetables import CronTrigger
-from tidemill.worker.connection import NotFoundError, connect
-from tidemill.worker.dev import check_port, free_port
-from tidemill.worker.dev_address import remembered, remembered_address
-from tidemill.worker.validation import check_path
+from tidemill.worker.app.dev import check_port, free_port
+from tidemill.worker.local.validation import check_path
+from tidemill.worker.service.connection import NotFoundError, connect
+from tidemill.worker.settings.dev_address import remembered, remembered_address
 
 from tidemill import (
     DAG,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tidemill.model.errors import InvalidInputError
 from tidemill.worker.cli.web import token_file
-from tidemill.worker.home import make_home, make_web_home
-from tidemill.worker.settings import Settings
+from tidemill.worker.settings.home import make_home, make_web_home
+from tidemill.worker.settings.reading import Settings
 
 
 @pytest.mark.parametrize(("run_as", "mode"), [(None, 0o700), ("nobody", 0o711)])

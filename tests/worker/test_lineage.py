@@ -18,9 +18,9 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.lineage import dataset_of
 from tidemill.model.spec.assets.identity import Asset
 from tidemill.model.spec.dag import DagSpec
+from tidemill.worker.app.telemetry import telemetry
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.telemetry import telemetry
 
 SCHEMAS = Path(__file__).parents[1] / "data" / "openlineage"
 APPS = Path(__file__).parents[1] / "dags" / "spark_apps"
@@ -195,7 +195,7 @@ def test_an_asset_is_a_dataset_by_its_uri(uri: str, dataset: tuple[str, str]) ->
 
 async def test_a_client_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:1")
-    monkeypatch.setitem(__import__("sys").modules, "tidemill.worker.lineage", None)
+    monkeypatch.setitem(__import__("sys").modules, "tidemill.worker.app.lineage", None)
     with pytest.raises(InvalidInputError, match=r"tidemill\[openlineage\]"):
         async with telemetry(None):
             pass

@@ -9,7 +9,7 @@ from support import Stack, at, bash, dag, empty, eventually, run_command, stack,
 from tidemill.model.dag.row import DagRow, row_of_view
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
-from tidemill.worker.listing import dag_rows, run_rows
+from tidemill.worker.service.listing import dag_rows, run_rows
 
 
 async def row(here: Stack, dag_id: str) -> DagRow | None:

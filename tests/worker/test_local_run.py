@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tidemill.model.run.task_instances import Outcome
-from tidemill.worker.local_run import run_locally, try_locally
+from tidemill.worker.local.run import run_locally, try_locally
 
 from tidemill import DAG, CommandNotifier, EmptyOperator, PythonSensor, task
 

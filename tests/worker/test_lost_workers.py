@@ -9,9 +9,9 @@ from support import bash, dag, eventually, stack, suspended, temporal_server, wo
 from temporalio.api.workflowservice.v1 import ListWorkersRequest
 from temporalio.client import Client
 from tidemill.model.states import RunState
-from tidemill.worker.lost_workers import Report, Reports
-from tidemill.worker.process import lost_after_of
-from tidemill.worker.settings import Settings
+from tidemill.worker.app.process import lost_after_of
+from tidemill.worker.settings.reading import Settings
+from tidemill.worker.supervision.lost_workers import Report, Reports
 
 pytestmark = pytest.mark.faults
 

@@ -5,7 +5,7 @@ from support import Stack, bash, dag, empty, eventually
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.model.workflow_ids import LONGEST
-from tidemill.worker.older_runs import older_run
+from tidemill.worker.service.older_runs import older_run
 
 pytestmark = pytest.mark.thorough
 

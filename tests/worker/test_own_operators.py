@@ -11,7 +11,7 @@ from support import Stack, at, eventually, told
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.views import RunDetails
-from tidemill.worker.validation import check_path
+from tidemill.worker.local.validation import check_path
 
 from tidemill import DAG, BaseOperator, BaseSensorOperator, EmptyOperator, Param, task
 

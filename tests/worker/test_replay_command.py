@@ -10,8 +10,8 @@ from support import Stack, bash, dag, empty, eventually, stack, told
 from tidemill.api.read.replays import Replays
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.replay.steps import Change, Step
-from tidemill.worker.connection import NotFoundError
-from tidemill.worker.replay import replayed
+from tidemill.worker.pictures.replay import replayed
+from tidemill.worker.service.connection import NotFoundError
 
 TASKS = [bash("a", "true"), bash("b", "false", "a", retries=1, retry_delay=1), bash("c", "true", "b")]
 

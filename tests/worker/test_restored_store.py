@@ -21,9 +21,9 @@ from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.views import RunView
 from tidemill.model.spec.dag import read_dag
 from tidemill.model.states import RunState
-from tidemill.worker import store_watch
-from tidemill.worker.dev import server_command, wait_until_ready
-from tidemill.worker.repair import Standing, all_standing, failed_task, silent_tasks
+from tidemill.worker.app.dev import server_command, wait_until_ready
+from tidemill.worker.supervision import store_watch
+from tidemill.worker.supervision.repair import Standing, all_standing, failed_task, silent_tasks
 
 pytestmark = pytest.mark.faults
 

@@ -11,10 +11,10 @@ from support import Stack, run_command
 from tidemill.model.bundle.data import BundleSettings
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.owned import OwnedNames
-from tidemill.worker import security
-from tidemill.worker.process import network_of
-from tidemill.worker.setting_groups import OidcSettings
-from tidemill.worker.settings import Settings
+from tidemill.worker.app import security
+from tidemill.worker.app.process import network_of
+from tidemill.worker.settings.groups import OidcSettings
+from tidemill.worker.settings.reading import Settings
 
 
 def test_tasks_are_other_users_and_elsewhere(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from support import Stack
 from temporalio.worker import WorkerConfig
 from tidemill.model.errors import InvalidInputError
-from tidemill.worker.airflow_settings import INSTEAD, READ, notices_of_environment, of_environment
+from tidemill.worker.app.process import plugin_for
 from tidemill.worker.cli import app
-from tidemill.worker.process import plugin_for
-from tidemill.worker.setting_groups import GROUPS
-from tidemill.worker.settings import Settings, read_settings
+from tidemill.worker.settings.airflow import INSTEAD, READ, notices_of_environment, of_environment
+from tidemill.worker.settings.groups import GROUPS
+from tidemill.worker.settings.reading import Settings, read_settings
 from typer.testing import CliRunner
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from forked_commands import REAL
 from support import eventually, free_port, worker_environment
-from tidemill.worker.dev import server_command
+from tidemill.worker.app.dev import server_command
 
 pytestmark = [pytest.mark.faults, pytest.mark.long]
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tidemill.activities.secrets import Connection
-from tidemill.worker.shown_secrets import HIDDEN, fields_of
+from tidemill.worker.service.shown_secrets import HIDDEN, fields_of
 
 EXTRA: dict[str, Any] = {
     "token": {"x": "below-a-secret", "n": 7},

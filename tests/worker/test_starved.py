@@ -14,7 +14,7 @@ import pytest
 from support import Stack, bash, dag, worker_environment, worker_process
 from temporalio.client import Client
 from tidemill.worker.client import Tidemill
-from tidemill.worker.converter import ModelsPlugin
+from tidemill.worker.service.converter import ModelsPlugin
 
 pytestmark = pytest.mark.faults
 

@@ -19,9 +19,9 @@ from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.views import RunDetails
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
+from tidemill.worker.app.telemetry import telemetry
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.telemetry import telemetry
 
 APPS = Path(__file__).parents[1] / "dags" / "spark_apps"
 CONTINUES = "echo $TRACEPARENT | grep -E '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'"
@@ -143,7 +143,7 @@ async def test_the_trace_of_a_run_reaches_its_spark_application(
 
 async def test_an_exporter_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setitem(sys.modules, "tidemill.worker.otel", None)
+    monkeypatch.setitem(sys.modules, "tidemill.worker.app.otel", None)
     with pytest.raises(InvalidInputError, match=r"pip install 'tidemill\[otel\]'"):
         async with telemetry(None):
             pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support import Stack, eventually
-from tidemill.worker.dev import temporal_binary
+from tidemill.worker.app.dev import temporal_binary
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hello.json"
 

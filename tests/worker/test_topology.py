@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tidemill.worker.process import plugin_for
-from tidemill.worker.settings import Settings
+from tidemill.worker.app.process import plugin_for
+from tidemill.worker.settings.reading import Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NotFoundError
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.service.connection import NotFoundError
 
 from tidemill import InvalidInputError
 

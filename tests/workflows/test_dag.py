@@ -17,7 +17,7 @@ from tidemill.model.run.views import RunView
 from tidemill.model.spec.dag import DagSpec, read_dag
 from tidemill.model.spec.timetables import DataInterval
 from tidemill.model.states import RunState
-from tidemill.worker.dev import temporal_binary
+from tidemill.worker.app.dev import temporal_binary
 
 ONE_TASK = [empty("only")]
 

@@ -10,7 +10,7 @@ from support import Stack
 from tidemill.activities.dag_files import read_dag_files
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.cli.dag_commands import dag_in
-from tidemill.worker.local_run import run_locally
+from tidemill.worker.local.run import run_locally
 
 HEAD = """
 from datetime import datetime, timedelta

@@ -21,10 +21,10 @@ from tidemill.model.run.revisions import MarkRequest
 from tidemill.model.run.views import RunView
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.states import RunState
-from tidemill.worker.attempt_starts import attempt_starts
 from tidemill.worker.client import Tidemill
 from tidemill.worker.plugin import TidemillPlugin
-from tidemill.worker.pollers import pollers_of
+from tidemill.worker.supervision.attempt_starts import attempt_starts
+from tidemill.worker.supervision.pollers import pollers_of
 
 
 def ago(**time: float) -> str:

@@ -12,8 +12,8 @@ from temporalio.client import Client
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import clear_errors
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.service.connection import clear_errors
 
 TEMPORAL = str(Path(sys.executable).with_name("temporal"))
 

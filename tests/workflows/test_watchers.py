@@ -27,8 +27,8 @@ from tidemill.model.asset.watching import (
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.spec.assets.watchers import FilesTrigger
 from tidemill.worker.client import Tidemill
-from tidemill.worker.connection import NotFoundError
 from tidemill.worker.plugin import TidemillPlugin
+from tidemill.worker.service.connection import NotFoundError
 
 from tidemill import Asset, CommandNotifier, InvalidInputError
 

@@ -11,8 +11,8 @@ from ...model.asset.state import AssetView
 from ...model.asset.watching import WatcherView
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity
-from ..asset_graph import draw_assets, graph_of
 from ..client import Tidemill
+from ..pictures.asset_graph import draw_assets, graph_of
 from .output import Json, console, fail, instant_text, make_table, print_json, run, show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

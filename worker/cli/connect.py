@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ..connect_service import ConnectService
-from ..health import health_server
-from ..process import until_stopped
+from ..app.health import health_server
+from ..app.process import until_stopped
+from ..spark.connect_service import ConnectService
 from .home import Home, set_up_logging, with_home
 from .output import console, fail, run
 

@@ -26,9 +26,9 @@ from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
 from ...model.run.task_instances import TaskInstance
 from ...model.states import TaskState
 from ..client import Tidemill
-from ..local_airflow import AirflowFile, go_on_with_airflow
-from ..local_run import LocalDag, OfAirflow, run_locally
-from ..settings import read_settings
+from ..local.airflow import AirflowFile, go_on_with_airflow
+from ..local.run import LocalDag, OfAirflow, run_locally
+from ..settings.reading import read_settings
 from .completion import DagId, dag_ids
 from .output import (
     Json,

@@ -13,8 +13,8 @@ from ...model.dag.views import Change, Registration
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import DagRunInfo
 from ..client import Tidemill
-from ..settings import read_settings
-from ..validation import check_path
+from ..local.validation import check_path
+from ..settings.reading import read_settings
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run, show
 
 

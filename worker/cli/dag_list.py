@@ -7,9 +7,9 @@ import typer
 from rich.markup import escape
 
 from ...model.dag.row import DagRow
-from ..connection import connect
-from ..listing import dag_rows, whole_rows
-from ..settings import read_settings
+from ..service.connection import connect
+from ..service.listing import dag_rows, whole_rows
+from ..settings.reading import read_settings
 from .durations import read_duration
 from .output import Json, Markup, console, errors, instant_text, make_table, print_json, run, state_text
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from ..app.doctor import Check, all_checks
+from ..app.security import security_checks
 from ..client import Tidemill
-from ..doctor import Check, all_checks
-from ..repair import Standing, all_standing, repair
-from ..security import security_checks
+from ..supervision.repair import Standing, all_standing, repair
 from .home import Home, with_home
 from .output import Json, Markup, console, make_table, print_json, run
 

@@ -8,9 +8,9 @@ import typer
 
 from ...model.run.planner import listing
 from ..client import Tidemill
-from ..connection import clear_errors
-from ..failing import FailingWorkflow, failing_workflows
-from ..pollers import Poller, pollers_of
+from ..service.connection import clear_errors
+from ..supervision.failing import FailingWorkflow, failing_workflows
+from ..supervision.pollers import Poller, pollers_of
 from .output import Json, errors, instant_text, make_table, run, show
 
 

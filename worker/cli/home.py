@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.logging import RichHandler
 
-from ..settings import Settings, read_settings
+from ..settings.reading import Settings, read_settings
 from .output import errors
 
 Home = Annotated[

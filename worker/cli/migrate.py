@@ -12,7 +12,7 @@ from ..migration.database import read_database
 from ..migration.facts import AirflowFacts
 from ..migration.files import CheckedFile, Verdict, check_files
 from ..migration.rest import read_api
-from ..settings import read_settings
+from ..settings.reading import read_settings
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from ...model.base import Instant
 from ...model.errors import InvalidInputError, explain
-from ..connection import NotFoundError, NoWorkerError
+from ..service.connection import NotFoundError, NoWorkerError
 
 T = TypeVar("T")
 INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)

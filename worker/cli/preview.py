@@ -15,7 +15,7 @@ from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables.describe import in_words
 from ..client import Tidemill
-from ..settings import read_settings
+from ..settings.reading import read_settings
 from .dag_files import read_path
 from .output import Json, console, fail, instant_text, make_table, print_json, run
 

@@ -15,18 +15,18 @@ import typer
 from ...activities.spark.archive import build_archive
 from ...activities.worker_context import find_java
 from ...model.spec.tasks import SparkOptions
-from ..cleanup import Removed, clean_lake, known_to_temporal
-from ..cleanup import cleanup as clean
+from ..app.dev import dev_server
+from ..app.doctor import all_checks
+from ..app.process import plugin_for, running_worker, until_stopped
 from ..client import Tidemill
-from ..connect_server import CONNECTION, connect_server
-from ..demo import Demo
-from ..dev import dev_server
-from ..dev_address import remembered
-from ..doctor import all_checks
-from ..folder import keep_looking_after, look_after, register_folder, watch_folder
-from ..home import make_home
-from ..process import plugin_for, running_worker, until_stopped
-from ..settings import Settings
+from ..local.folder import keep_looking_after, look_after, register_folder, watch_folder
+from ..service.cleanup import Removed, clean_lake, known_to_temporal
+from ..service.cleanup import cleanup as clean
+from ..settings.dev_address import remembered
+from ..settings.home import make_home
+from ..settings.reading import Settings
+from ..spark.connect_server import CONNECTION, connect_server
+from .demo_run import Demo
 from .durations import read_duration
 from .home import Home, set_up_logging, with_home
 from .output import Json, console, fail, make_table, print_json, run

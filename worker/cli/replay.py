@@ -11,7 +11,7 @@ from ...model.replay.steps import Step
 from ...model.run.identity import dag_workflow_id
 from ...model.run.planner import listing
 from ..client import Tidemill
-from ..replay import replayed
+from ..pictures.replay import replayed
 from .completion import DagId
 from .output import Json, console, instant_text, print_json, run
 from .runs import resolve

@@ -21,9 +21,9 @@ from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.states import RunState
 from ..client import Tidemill
-from ..connection import NotFoundError, NoWorkerError, connect
-from ..gantt import draw_gantt
-from ..listing import run_rows
+from ..pictures.gantt import draw_gantt
+from ..service.connection import NotFoundError, NoWorkerError, connect
+from ..service.listing import run_rows
 from .completion import AnyDagId, DagId, RunId, run_ids
 from .dag_commands import read_conf
 from .durations import read_duration

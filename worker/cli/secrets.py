@@ -10,8 +10,8 @@ import typer
 
 from ...activities.secrets import STORED, Connection, Variable, look_up, mask_names, names_of, place_of, store
 from ...model.errors import InvalidInputError, SecretStoreError
-from ..settings import read_settings
-from ..shown_secrets import fields_of
+from ..service.shown_secrets import fields_of
+from ..settings.reading import read_settings
 from .output import Json, console, fail, make_table, print_json
 
 if TYPE_CHECKING:

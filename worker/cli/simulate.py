@@ -16,8 +16,8 @@ from ...model.simulation.load import peak, pools_used, tasks_that_run, tasks_tha
 from ...model.simulation.simulate import simulate
 from ...model.simulation.simulation import Simulation
 from ...model.simulation.summary import DagSummary, summaries
-from ..simulation_input import SimulationInput, simulation_input
-from ..simulation_picture import draw_simulations
+from ..pictures.simulation import draw_simulations
+from ..pictures.simulation_input import SimulationInput, simulation_input
 from .dag_files import read_path
 from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant, run
 from .what_if import HOW, Assumed, with_changes

@@ -29,11 +29,11 @@ from ...model.run.views import RunDetails, RunView, TaskView, TryView
 from ...model.spec.dag import DagSpec
 from ...model.states import TaskState
 from ..client import Tidemill
-from ..connection import NotFoundError
-from ..local_run import try_locally
-from ..settings import read_settings
-from ..spark_tries import SparkTry, spark_tries
-from ..task_logs import TaskLog
+from ..local.run import try_locally
+from ..service.connection import NotFoundError
+from ..service.task_logs import TaskLog
+from ..settings.reading import read_settings
+from ..spark.tries import SparkTry, spark_tries
 from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf, show_logs
 from .output import (

@@ -18,12 +18,12 @@ import typer
 from ...activities.audit import AUDIT_FILE, AuditLog
 from ...activities.secrets import backends, mask_names
 from ...model.errors import InvalidInputError
+from ..app.dev import free_port
+from ..app.process import until_stopped
 from ..client import Tidemill
-from ..dev import free_port
-from ..home import make_web_home
-from ..process import until_stopped
-from ..setting_groups import LOOPBACK
-from ..settings import Settings
+from ..settings.groups import LOOPBACK
+from ..settings.home import make_web_home
+from ..settings.reading import Settings
 from .home import Home, set_up_logging, with_home
 from .output import Json, console, errors, fail, make_table, read_instant, run, show
 

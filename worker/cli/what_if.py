@@ -14,7 +14,7 @@ from ...model.errors import InvalidInputError, explain
 from ...model.run.planner import listing
 from ...model.simulation.assumptions import Assumptions, Downtime
 from ...model.spec.dag import DagSpec, read_dag, with_default_pools
-from ..simulation_input import SimulationInput
+from ..pictures.simulation_input import SimulationInput
 from .dag_files import read_path
 from .output import read_instant
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from temporalio.client import Client
 
-from ..connection import connect
-from ..settings import Settings, read_settings
+from ..service.connection import connect
+from ..settings.reading import Settings, read_settings
 from .assets import Assets
 from .backfills import Backfills
 from .bundles import Bundles

@@ -11,7 +11,7 @@ from ...model.asset.watching import WatcherView, watcher_workflow_id
 from ...model.errors import InvalidInputError
 from ...model.interfaces.asset import AssetInterface, WatcherInterface
 from ...model.run.identity import RunIdentity, TriggeredBy, TriggerRequest
-from ..connection import NotFoundError, clear_errors
+from ..service.connection import NotFoundError, clear_errors
 from .caller import Caller
 from .runs import Runs
 

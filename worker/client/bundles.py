@@ -9,7 +9,7 @@ from ...activities.calling import starting, update_with_start
 from ...model.bundle.data import BundleSettings, BundleView, FileView, bundle_workflow_id
 from ...model.bundle.state import BundleState
 from ...model.interfaces.bundle import BundleInterface
-from ..connection import REFRESH_TIMEOUT, UPDATE_TIMEOUT, clear_errors, is_under_way_elsewhere
+from ..service.connection import REFRESH_TIMEOUT, UPDATE_TIMEOUT, clear_errors, is_under_way_elsewhere
 from .caller import Caller
 
 

@@ -12,7 +12,7 @@ from ...activities.calling import update
 from ...activities.workflow_caller import WorkflowCaller
 from ...model.interfaces.calls import Interface, QueryCall, UpdateCall
 from ...model.run.identity import dag_workflow_id
-from ..connection import QUERY_TIMEOUT, UPDATE_TIMEOUT, NoWorkerError, clear_errors
+from ..service.connection import QUERY_TIMEOUT, UPDATE_TIMEOUT, NoWorkerError, clear_errors
 
 T = TypeVar("T")
 UPDATES_AT_ONCE = 8

@@ -26,9 +26,9 @@ from ...model.interfaces.dag import DagInterface
 from ...model.spec.dag import DagSpec
 from ...model.spec.timetables import DagRunInfo
 from ...model.states import RunState
-from ..connection import UPDATE_TIMEOUT, EndedError, clear_errors
-from ..deleting import delete_histories, until_forgotten
-from ..listing import dag_rows
+from ..service.connection import UPDATE_TIMEOUT, EndedError, clear_errors
+from ..service.deleting import delete_histories, until_forgotten
+from ..service.listing import dag_rows
 from .caller import Caller
 
 

@@ -7,7 +7,7 @@ from ...model.errors import InvalidInputError
 from ...model.interfaces.pool import PoolInterface
 from ...model.names import check_pool_name
 from ...model.pool.state import PARALLELISM, PoolSettings, PoolState, PoolView, pool_workflow_id
-from ..connection import UPDATE_TIMEOUT, clear_errors
+from ..service.connection import UPDATE_TIMEOUT, clear_errors
 from .caller import Caller
 
 

@@ -23,11 +23,11 @@ from ...model.run.state import DagRunState, queued_state
 from ...model.run.views import RunDetails, RunView, details_of_unbegun, details_without_execution, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
-from ..attempt_starts import AttemptStart, attempt_starts
-from ..connection import NotFoundError, clear_errors
-from ..deleting import delete_run_histories
-from ..older_runs import older_run
-from ..pollers import pollers_of
+from ..service.connection import NotFoundError, clear_errors
+from ..service.deleting import delete_run_histories
+from ..service.older_runs import older_run
+from ..supervision.attempt_starts import AttemptStart, attempt_starts
+from ..supervision.pollers import pollers_of
 from .caller import Caller
 from .pending import queue_of, with_pending
 

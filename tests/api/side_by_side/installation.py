@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 from cryptography.fernet import Fernet
 from support import worker_environment
-from tidemill.worker.dev import free_port
+from tidemill.worker.app.dev import free_port
 
 DAGS = Path(__file__).with_name("dags")
 

@@ -1,0 +1,1 @@
+"""What is done with DAG files without a service: run, checked, brought over from Airflow."""
