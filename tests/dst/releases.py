@@ -70,9 +70,11 @@ def _release(package: str, parallelism: int | None) -> Release:
     if parallelism is not None:
         limit = named("workflows.parallelism", "ParallelismInterceptor")(parallelism)
         interceptors = (limit.workflow_interceptor_class(None),)
+    is_last = package == NAME_OF_LAST
+    converter = "worker.converter" if is_last else "worker.service.converter"
     return Release(
-        is_last=package == NAME_OF_LAST,
+        is_last=is_last,
         workflows={kind: named(*place) for kind, place in WORKFLOWS.items()},
-        converter=named("worker.converter", "with_models")(None),
+        converter=named(converter, "with_models")(None),
         interceptors=interceptors,
     )

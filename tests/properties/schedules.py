@@ -262,7 +262,8 @@ def a_backfill_runs_again_what_it_should(look: Look) -> Found:
     }  # fmt: skip
     by_id = {backfill.backfill_id: backfill for backfill in look.state.backfills}
     for key, tracked in look.state.runs.items():
-        if key in look.before["runs"] or tracked.backfill_id is None or tracked.backfill_id not in by_id:
+        is_revised = tracked.revision is not None
+        if key in look.before["runs"] or is_revised or tracked.backfill_id not in by_id:
             continue
         before = look.before["ledger"].get(tracked.run.run_id)
         behavior = by_id[tracked.backfill_id].request.reprocess_behavior
