@@ -11,7 +11,7 @@ __all__ = ["DAG", "dag"]
 
 
 def run_locally(dag: DAG, *, logical_date: datetime | None, conf: dict[str, Any] | None) -> RunDetails:
-    from .worker.local_run import run_locally as run
+    from .worker.local.run import run_locally as run
 
     return run(dag, logical_date=logical_date or datetime.now(UTC), conf=conf)
 
