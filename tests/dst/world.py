@@ -326,7 +326,8 @@ class World:
         came_to = self.service.complete_task(execution.run_id, token, kept, commands)
         if came_to in ("refused", "gone"):
             self.counts[f"workflow task {came_to}"] += 1
-            self._drop(worker, execution.run_id)
+            if worker.cache.get(execution.run_id) is instance:  # and not the one of another try of the workflow task
+                self._drop(worker, execution.run_id)
             return
         instance.is_ahead = False
         if came_to == "nothing":
