@@ -15,6 +15,7 @@ from ...model.run.instance_keys import UNMAPPED
 from ...model.spec.assets.condition import assets_in
 from ...model.spec.timetables import waited_for
 from ...worker.service.connection import NotFoundError
+from ...worker.service.shown_secrets import without_secrets
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Limit, Offset, Source, UtcDateTime
@@ -56,7 +57,7 @@ def asset_answer(view: AssetView) -> dict[str, Any]:
         "name": view.name,
         "uri": view.uri,
         "group": view.group,
-        "extra": view.extra,
+        "extra": without_secrets(view.extra),
         "created_at": since,
         "updated_at": last.timestamp.isoformat() if last is not None else since,
         "scheduled_dags": [{"dag_id": dag_id, **tied} for dag_id in view.consumers],
@@ -88,7 +89,7 @@ def event_answer(event: AssetEvent, group: str) -> dict[str, Any]:
         "uri": event.uri,
         "name": event.name,
         "group": group,
-        "extra": event.extra,
+        "extra": without_secrets(event.extra),
         "source_task_id": event.source_task_id,
         "source_dag_id": event.source_dag_id,
         "source_run_id": event.source_run_id,

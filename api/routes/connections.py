@@ -10,7 +10,7 @@ from ...activities.kept import LONGEST_NAME, Kept
 from ...activities.secrets import STORED, Connection, names_of, place_of, store
 from ...model.errors import InvalidInputError
 from ...worker.service.connection import NotFoundError
-from ...worker.service.shown_secrets import HIDDEN, fields_of
+from ...worker.service.shown_secrets import HIDDEN, fields_of, with_what_was_hidden
 from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
@@ -69,7 +69,7 @@ def _to_keep(body: ConnectionBody, before: Kept | None, fields: list[str] | None
         value = given[name]
         if name == "extra" and isinstance(value, str) and value.strip():
             value = _object(value) if value != HIDDEN else shown.get("extra")
-        new[name] = _with_what_was_hidden(
+        new[name] = with_what_was_hidden(
             value, shown.get(name), _extra_of(known) if name == "extra" else known.get(name)
         )
     text = json.dumps({name: value for name, value in new.items() if value not in (None, "")})
@@ -90,13 +90,6 @@ def _object(extra: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidInputError('extra is no JSON object. Write one, such as {"region": "eu"}')
     return found
-
-
-def _with_what_was_hidden(new: Any, shown: Any, known: Any) -> Any:
-    """Return *new*, where what comes back as it was *shown* is what is *known*, however deep."""
-    if isinstance(new, dict) and isinstance(shown, dict) and isinstance(known, dict):
-        return {name: _with_what_was_hidden(part, shown.get(name), known.get(name)) for name, part in new.items()}
-    return known if new == shown and known is not None else new
 
 
 KEPT = KeptKind[ConnectionBody]("connection", lambda body: body.connection_id, _to_keep)

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from ...activities.attempts.key_values import KeyValues
 from ...activities.kept import LONGEST_NAME, Kept
-from ...activities.secrets import STORED, is_sensitive, names_of, place_of, store
+from ...activities.secrets import STORED, names_of, place_of, store
 from ...worker.service.connection import NotFoundError
-from ...worker.service.shown_secrets import HIDDEN
+from ...worker.service.shown_secrets import HIDDEN, text_without_secrets, with_what_was_hidden, without_secrets
 from ..dependencies import Limit, Offset, UpdateMask, Values
 from ..read.filters import matches, ordered, page
 from ..responses.common import Answer, Body
@@ -41,15 +41,29 @@ class VariableBody(Body):
 
 def _to_keep(body: VariableBody, before: Kept | None, fields: list[str] | None) -> Kept:
     text = body.value if isinstance(body.value, str) else json.dumps(body.value, indent=2)
+    if before is not None:
+        text = _with_what_was_hidden(text, before)
     if before is None:
         return Kept(body.key, text, body.description)
     meant = body.model_fields_set if fields is None else fields
-    # A value that comes back as it was shown is not meant.
     return Kept(
         body.key,
-        text if "value" in meant and text != HIDDEN else before.text,
+        text if "value" in meant else before.text,
         body.description if "description" in meant else before.description,
     )
+
+
+def _with_what_was_hidden(text: str, before: Kept) -> str:
+    """Return *text*; what comes back as it was shown is not meant, nor is what is so within JSON."""
+    shown = text_without_secrets(before.text, before.name)
+    if text in (HIDDEN, shown):
+        return before.text
+    try:
+        new, known = json.loads(text), json.loads(before.text)
+    except ValueError:
+        return text
+    meant = with_what_was_hidden(new, without_secrets(known), known)
+    return text if meant == new else json.dumps(meant, indent=2)
 
 
 KEPT = KeptKind[VariableBody]("variable", lambda body: body.key, _to_keep)
@@ -64,7 +78,7 @@ def _shown(files: KeyValues, key: str, place: str, *, seen: bool) -> VariableAns
     kept = there.find("variable", key) if there is not None and place == STORED else None
     value, description, encrypted = HIDDEN, f"of {place}", False
     if there is not None and kept is not None:
-        value = kept.text if seen and not is_sensitive(key) else HIDDEN
+        value = text_without_secrets(kept.text, key) if seen else HIDDEN
         description = kept.description or description
         encrypted = there.is_encrypted("variable", key)
     return VariableAnswer(key=key, value=value, description=description, is_encrypted=encrypted, team_name=None)

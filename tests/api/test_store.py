@@ -360,3 +360,47 @@ async def test_a_variable_with_slashes_is_read_changed_and_removed(web: Web) -> 
         assert (await web.client.get(path)).json()["value"] == "1"
     assert (await web.client.patch("/variables/folder%2Fsub%2Fv%20w", json={**body, "value": "2"})).status_code == 200
     assert (await web.client.delete("/variables/folder%2Fsub%2Fv%20w")).status_code == 204
+
+
+async def test_what_is_secret_within_json_is_not_shown_and_stays(web: Web) -> None:
+    """However deep it is; as Airflow answers, also to an admin."""
+    value = {"user": "ada", "password": "hun-ter2", "more": [{"api_key": "k3y", "n": 1}], "auth": {"token": ["a", "b"]}}
+    shown = {"user": "ada", "password": "***", "more": [{"api_key": "***", "n": 1}], "auth": {"token": ["***", "***"]}}
+    for given in (value, json.dumps(value)):
+        await web.client.post("/variables", json={"key": "within", "value": given})
+        for answer in (await web.client.get("/variables/within"), await web.client.get("/variables")):
+            assert "hun-ter2" not in answer.text
+        assert json.loads((await web.client.get("/variables/within")).json()["value"]) == shown
+        changed = {"key": "within", "value": json.dumps({**shown, "user": "bob", "more": [{"api_key": "***", "n": 2}]})}
+        await web.client.patch("/variables/within", json=changed)
+        known = {**value, "user": "bob", "more": [{"api_key": "k3y", "n": 2}]}
+        assert Variable.get("within", deserialize_json=True) == known
+        await web.client.patch("/variables/within", json={"key": "within", "value": '{"password": "new"}'})
+        assert Variable.get("within", deserialize_json=True) == {"password": "new"}
+        await web.client.delete("/variables/within")
+
+
+async def test_a_password_that_was_none_is_not_made_of_stars(web: Web) -> None:
+    connection = {"connection_id": "no_password", "conn_type": "http", "host": "h"}
+    await web.client.post("/connections", json=connection)
+    patched = await web.client.patch("/connections/no_password", json={**connection, "password": "***"})
+    assert (patched.status_code, patched.json()["password"]) == (200, None)
+    assert Connection.get("no_password").password is None
+
+
+async def test_what_is_secret_in_the_extra_of_an_event_is_not_shown(web: Web) -> None:
+    task = {**bash("t", "true"), "outlets": [{"kind": "asset", "name": "extra_asset", "extra": {"api_key": "k3y"}}]}
+    await web.here.run_once(dag("extra_of_event", [task]))
+
+    async def one() -> Any:
+        return (await web.client.get("/assets", params={"name_pattern": "extra_asset"})).json()["assets"]
+
+    [asset] = await eventually(one, bool)
+    body = {"asset_id": asset["id"], "extra": {"password": "hun-ter2", "rows": 3, "deep": {"token": "t0k"}}}
+    made = await web.client.post("/assets/events", json=body)
+    shown = {"password": "***", "rows": 3, "deep": {"token": "***"}, "from_rest_api": True}
+    assert made.json()["extra"] == shown
+    listed = await web.client.get("/assets/events", params={"asset_id": asset["id"]})
+    assert shown in [event["extra"] for event in listed.json()["asset_events"]]
+    assert "hun-ter2" not in listed.text
+    assert "k3y" not in (await web.client.get(f"/assets/{asset['id']}")).text

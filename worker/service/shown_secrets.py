@@ -1,9 +1,10 @@
-"""Connections as they may be shown: without what is secret in them."""
+"""Connections, variables and extras as they may be shown: without what is secret in them."""
 
+import json
 from typing import Any
 
 from ...activities.masking import Masker
-from ...activities.secrets import Connection
+from ...activities.secrets import Connection, is_sensitive
 
 HIDDEN = "***"
 
@@ -26,3 +27,40 @@ def _hidden(value: Any, secrets: set[str], masker: Masker) -> Any:
     if value is not None and str(value) in secrets:
         return HIDDEN
     return masker.masked(value) if isinstance(value, str) else value
+
+
+def without_secrets(value: Any, name: str = "") -> Any:
+    """Return *value*, which is called *name*, without what has the name of a secret, however deep (Airflow: redact)."""
+    return _of_secret_name(value, hides=is_sensitive(name))
+
+
+def _of_secret_name(value: Any, *, hides: bool) -> Any:
+    if isinstance(value, dict):
+        parts = value.items()
+        return {name: _of_secret_name(part, hides=hides or is_sensitive(str(name))) for name, part in parts}
+    if isinstance(value, list | tuple):
+        return [_of_secret_name(part, hides=hides) for part in value]
+    return HIDDEN if hides and value is not None else value
+
+
+def text_without_secrets(text: str, name: str) -> str:
+    """Return the text of a variable as it is shown: as it is, or as JSON without what is secret in it."""
+    if is_sensitive(name):
+        return HIDDEN
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    shown = without_secrets(value)
+    return text if shown == value else json.dumps(shown, indent=2)
+
+
+def with_what_was_hidden(new: Any, shown: Any, known: Any) -> Any:
+    """Return *new*, where what comes back as it was *shown* is what is *known*, however deep."""
+    if isinstance(new, dict) and isinstance(shown, dict) and isinstance(known, dict):
+        return {name: with_what_was_hidden(part, shown.get(name), known.get(name)) for name, part in new.items()}
+    if isinstance(new, list) and isinstance(shown, list) and isinstance(known, list) and len(new) == len(known):
+        return [with_what_was_hidden(*parts) for parts in zip(new, shown, known, strict=True)]
+    if new == HIDDEN and known is None:
+        return None  # nothing was hidden there
+    return known if new == shown and known is not None else new
