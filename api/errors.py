@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.dag.records import DateTakenError
-from ..model.errors import InvalidInputError, SecretStoreError, explain
+from ..model.errors import InUseError, InvalidInputError, SecretStoreError, explain
 from ..worker.service.connection import NotFoundError, NoWorkerError
 from .read.database import ArchiveError
 from .read.stores import StoreSilentError
@@ -44,7 +44,7 @@ def status_of(error: Exception) -> int:
         return error.status_code
     if isinstance(error, NotFoundError):
         return 404
-    if isinstance(error, ConflictError | DateTakenError):
+    if isinstance(error, ConflictError | DateTakenError | InUseError):
         return 409
     if isinstance(error, BadRequestError):
         return 400

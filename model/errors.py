@@ -16,6 +16,10 @@ class InvalidInputError(ValueError):
     """What the user gave cannot be used. The message is meant to be shown as it is."""
 
 
+class InUseError(InvalidInputError):
+    """What is asked for cannot be while something is under way. The message says what, and what to do about it."""
+
+
 class NotAllowedError(InvalidInputError):
     """What is asked for is somebody else's, or tidemill's own. Who asks may mean harm: it is kept in the audit log."""
 

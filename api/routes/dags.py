@@ -5,7 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict
 
 from ...activities.bundles.snapshots import Snapshots
@@ -20,6 +21,7 @@ from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE, after_change, each
 from ..read.filters import NOT_FILTERS, matches, ordered, page
 from ..read.instances import instances_of
+from ..refusals import BadRequestError
 from ..responses.approvals import details_of
 from ..responses.dags import (
     DagAnswer,
@@ -44,6 +46,7 @@ from ..responses.dags import (
 from ..responses.dags import version_number as number_of_version
 
 router = APIRouter()
+JSON_FORM, TEXT = "application/json", "text/plain"
 RunState = Literal["queued", "running", "success", "failed"]
 
 
@@ -213,12 +216,18 @@ async def get_dag_details(source: Source, dag_id: str, request: Request) -> DagD
 
 
 @router.patch("/api/v2/dags/{dag_id}")
-async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: UpdateMask = None) -> DagAnswer:  # noqa: ARG001 - there is one field
+async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: UpdateMask = None) -> DagAnswer:
     """Pauses or unpauses a DAG."""
+    _check_mask(update_mask)
     before = await get_dag(source, dag_id)
     await source.tidemill.dags.pause(dag_id, body.is_paused)
     await source.changed(dag_id)
     return await after_change(get_dag(source, dag_id), lambda: before.model_copy(update={"is_paused": body.is_paused}))
+
+
+def _check_mask(update_mask: list[str] | None) -> None:
+    if update_mask and set(update_mask) != {"is_paused"}:
+        raise BadRequestError(f"update_mask = {', '.join(update_mask)}: only is_paused of a DAG is changed. Name that")
 
 
 class ManyDags(BaseModel):
@@ -243,6 +252,7 @@ async def patch_dags(
     source: Source, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
 ) -> DagCollection:
     """Pauses or unpauses several DAGs."""
+    _check_mask(chosen.update_mask)
     filters = DagFilters(**chosen.model_dump(exclude={"update_mask"}))
     named = chosen.dag_id_pattern is not None or chosen.dag_id_prefix_pattern is not None
     rows = wanted_rows(await source.rows(), filters, frozenset()) if named else []
@@ -315,16 +325,31 @@ async def get_tags(
     return DagTags(tags=part.items, total_entries=part.total)
 
 
-@router.get("/api/v2/dagSources/{dag_id}")
-async def get_source(source: Source, dag_id: str, version_number: int | None = None) -> DagSourceAnswer:
-    """The file that a DAG is written in, where this server has it."""
+@router.get("/api/v2/dagSources/{dag_id}", response_model=DagSourceAnswer)
+async def get_source(
+    source: Source, dag_id: str, version_number: int | None = None, accept: Annotated[str, Header()] = "*/*"
+) -> DagSourceAnswer | PlainTextResponse:
+    """The file that a DAG is written in, where this server has it: as JSON, or as text for who accepts that alone."""
+    wanted = _form_of(accept)
     spec = await source.spec_of(dag_id, version_number)
     content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None
     if content is None:
         raise NotFoundError(f"the file of DAG {dag_id!r} is not on this server's host: it was {row_source(spec)}")
+    if wanted == TEXT:
+        return PlainTextResponse(content, media_type=TEXT)
     return DagSourceAnswer(
         content=content, dag_id=dag_id, version_number=number_of_version(spec), dag_display_name=spec.display_name
     )
+
+
+def _form_of(accept: str) -> str:
+    """Which form is wanted; JSON where it is all the same. Raises HTTPException, 406 as in Airflow, for neither."""
+    given = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    if any(form in ("*/*", "application/*", JSON_FORM) for form in given):
+        return JSON_FORM
+    if any(form in ("text/*", TEXT) for form in given):
+        return TEXT
+    raise HTTPException(406, f"a source is {JSON_FORM} or {TEXT}. Accept one of them")
 
 
 def row_source(spec: DagSpec) -> str:

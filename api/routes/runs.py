@@ -216,7 +216,8 @@ async def patch_run(
     source: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: UpdateMask = None
 ) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
-    given = {name: value for name, value in body if update_mask is None or name in update_mask}
+    meant = body.model_fields_set if update_mask is None else body.model_fields_set.intersection(update_mask)
+    given = {name: value for name, value in body if name in meant}
     before = await source.run(dag_id, dag_run_id)
     body = RunPatch.model_validate(given)
     if body.state == "queued":

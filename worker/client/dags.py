@@ -19,7 +19,7 @@ from ...model.dag.previews import Preview
 from ...model.dag.row import DagRow
 from ...model.dag.ticks import Ticks
 from ...model.dag.views import DagView, Registration
-from ...model.errors import InvalidInputError
+from ...model.errors import InUseError
 from ...model.interfaces.asset import AssetInterface
 from ...model.interfaces.bundle import BundleInterface
 from ...model.interfaces.dag import DagInterface
@@ -95,7 +95,7 @@ class Dags:
     async def delete(self, dag_id: str, *, wait: bool = True) -> int:
         """Ends a DAG and forgets it, with the histories of its runs; how many those were.
 
-        Raises InvalidInputError while runs are under way. A DAG whose file is still in a bundle comes back when its
+        Raises InUseError while runs are under way. A DAG whose file is still in a bundle comes back when its
         bundle looks at its DAGs again, within minutes. Without *wait*, a DAG of that name that is registered within
         the next half minute may take runs for its own that Temporal has not forgotten yet.
         """
@@ -115,7 +115,7 @@ class Dags:
         running = [view.run_id for view in runs if view.state is RunState.RUNNING]
         if running:
             await self.pause(dag_id, was_paused)
-            raise InvalidInputError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
+            raise InUseError(f"DAG {dag_id!r} has runs under way: {', '.join(running[:5])}. Cancel them first")
         spec = await self.spec(dag_id)
         async with clear_errors(f"DAG {dag_id!r}", self._caller.task_queue):
             await self._caller.dag(dag_id).terminate("deleted")

@@ -3,7 +3,7 @@
 import builtins
 
 from ...activities.calling import starting, update_with_start
-from ...model.errors import InvalidInputError
+from ...model.errors import InUseError
 from ...model.interfaces.pool import PoolInterface
 from ...model.names import check_pool_name
 from ...model.pool.state import PARALLELISM, PoolSettings, PoolState, PoolView, pool_workflow_id
@@ -30,14 +30,14 @@ class Pools:
         return await self._caller.ask(f"pool {name!r}", pool_workflow_id(name), PoolInterface.describe())
 
     async def delete(self, name: str) -> None:
-        """Ends a pool. Raises InvalidInputError while somebody holds slots of it or waits for some.
+        """Ends a pool. Raises InUseError while somebody holds slots of it or waits for some.
 
         A limit is made again when a task asks for it.
         """
         view = await self.describe(name)
         if view.holders or view.queued:
             used = ", ".join([*view.holders, *view.queued][:5])
-            raise InvalidInputError(f"pool {name!r} is in use by {used}. Wait for them, or set its slots to 0")
+            raise InUseError(f"pool {name!r} is in use by {used}. Wait for them, or set its slots to 0")
         async with clear_errors(f"pool {name!r}", self._caller.task_queue):
             await self._caller.handle(pool_workflow_id(name)).terminate("deleted")
 
