@@ -12,7 +12,7 @@ from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.sessions import Access
 from ..auth.tokens import Person
-from ..dependencies import Limit, Offset, Source, TaskStateName
+from ..dependencies import Limit, Offset, Source, TaskStateName, UtcDateTime
 from ..errors import ConflictError
 from ..read.concurrency import each
 from ..read.filters import matches, ordered, page
@@ -30,9 +30,33 @@ MAX_RUNS = 50
 
 FIELDS: dict[str, Any] = {
     name: lambda one, name=name: one["task_instance"][name]
-    for name in ("task_id", "map_index", "state", "dag_id", "run_after", "task_display_name", "try_number")
+    for name in (
+        "task_id",
+        "map_index",
+        "state",
+        "dag_id",
+        "run_after",
+        "task_display_name",
+        "try_number",
+        "operator",
+        "operator_name",
+        "rendered_map_index",
+        "logical_date",
+        "start_date",
+        "end_date",
+    )
 } | {name: lambda one, name=name: one[name] for name in ("response_received", "subject", "body", "created_at")}
+FIELDS |= {
+    "responded_at": lambda one: one["responded_at"],
+    "responded_by_user_name": lambda one: (one["responded_by_user"] or {}).get("name"),
+    "responded_by_user_id": lambda one: (one["responded_by_user"] or {}).get("id"),
+    "created_at": lambda one: _moment(one["created_at"]),
+}
 FIELDS |= {"ti_id": lambda one: one["task_instance"]["id"], "run_id": lambda one: one["task_instance"]["dag_run_id"]}
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text is not None else None
 
 
 class AnswerBody(Body):
@@ -60,6 +84,12 @@ async def get_approvals(
     task_id_prefix_pattern: str | None = None,
     subject_search: str | None = None,
     body_search: str | None = None,
+    responded_by_user_name: Annotated[list[str], Query()] = [],  # noqa: B006
+    responded_by_user_id: Annotated[list[str], Query()] = [],  # noqa: B006
+    created_at_gte: UtcDateTime | None = None,
+    created_at_gt: UtcDateTime | None = None,
+    created_at_lte: UtcDateTime | None = None,
+    created_at_lt: UtcDateTime | None = None,
 ) -> dict[str, Any]:
     """Tasks of a run that wait for a person, or have; of a DAG (`~` as run), of its newest runs."""
     if dag_id == "~":
@@ -85,6 +115,12 @@ async def get_approvals(
         "task_id_prefix_pattern": task_id_prefix_pattern,
         "subject_pattern": subject_search,
         "body_pattern": body_search,
+        "responded_by_user_name": responded_by_user_name,
+        "responded_by_user_id": responded_by_user_id,
+        "created_at_gte": created_at_gte,
+        "created_at_gt": created_at_gt,
+        "created_at_lte": created_at_lte,
+        "created_at_lt": created_at_lt,
     }
     found = [one for one in found if matches(one, wanted, FIELDS)]
     part = page(ordered(found, order_by, FIELDS), limit, offset)

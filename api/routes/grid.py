@@ -96,6 +96,8 @@ async def get_grid_runs(
     run_after_lt: UtcDateTime | None = None,
     run_type: Annotated[list[RunType], Query()] = [],  # noqa: B006
     state: Annotated[list[RunState], Query()] = [],  # noqa: B006
+    triggering_user: str | None = None,
+    triggering_user_prefix: str | None = None,
 ) -> list[GridRun]:
     """The columns of the grid."""
     wanted = {
@@ -105,6 +107,8 @@ async def get_grid_runs(
         "run_after_lt": run_after_lt,
         "run_type": run_type,
         "state": state,
+        "triggering_user_name_pattern": triggering_user,
+        "triggering_user_name_prefix_pattern": triggering_user_prefix,
     }
     orders: dict[str, Any] = {
         "id": lambda run: (run.queued_at or run.run_after, run.run_after),

@@ -67,11 +67,18 @@ class RunFilters(DateFilters):
     triggering_user_name_prefix_pattern: str | None = None
     partition_key_pattern: str | None = None
     partition_key_prefix_pattern: str | None = None
+    conf_contains: str | None = None
+    dag_version: list[int] = []
+    bundle_version: str | None = None
     order_by: list[str] = ["id"]
 
 
+OF_EACH = ("conf_contains", "dag_version", "bundle_version")
+"""Filters by what only each run itself knows: all that the others leave are asked."""
 FIELDS: dict[str, Any] = {
     "run_id": lambda run: run.dag_run_id,
+    "conf": lambda run: json.dumps(run.conf or {}, ensure_ascii=False),
+    "dag_version": lambda run: run.dag_versions[-1].version_number if run.dag_versions else None,
     "triggering_user_name": lambda run: run.triggering_user_name,
 }
 ORDERS: dict[str, Any] = {
@@ -111,8 +118,11 @@ async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
 @router.get(RUNS)
 async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
     """Runs of a DAG, or of all (`~`)."""
-    wanted = filters.model_dump()
+    wanted = filters.model_dump(exclude={*OF_EACH})
     found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
+    of_each = filters.model_dump(include={"dag_version", "bundle_version"}) | {"conf_pattern": filters.conf_contains}
+    if any(of_each.values()):
+        found = [run for run in await _whole(source, found) if matches(run, of_each, FIELDS)]
     found = ordered(found, filters.order_by, ORDERS)
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")

@@ -93,6 +93,7 @@ class InstanceFilters(MappedFilters):
     """What other lists can be narrowed by, too."""
 
     cursor: str | None = None
+    version_number: list[int] = []
     task_id: str | None = None
     task_display_name_pattern: str | None = None
     task_display_name_prefix_pattern: str | None = None
@@ -107,6 +108,7 @@ FIELDS: dict[str, Any] = {
     "run_id": lambda one: one.dag_run_id,
     "pool_name": lambda one: one.pool,
     "queue_name": lambda one: one.queue,
+    "version_number": lambda one: one.dag_version.version_number if one.dag_version is not None else None,
 }
 ORDERS: dict[str, Any] = {
     name: lambda one, name=name: getattr(one, name)

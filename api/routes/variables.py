@@ -103,6 +103,8 @@ async def get_variables(
 ) -> dict[str, Any]:
     """Variables of the store, of this host's environment and secrets file; those of a backend are known to it alone."""
     keys: dict[str, Any] = {name: lambda one: one.key for name in ("id", "key", "_key", "variable_key")}
+    keys |= {"_val": lambda one: one.value, "value": lambda one: one.value}
+    keys |= {"description": lambda one: one.description, "is_encrypted": lambda one: one.is_encrypted}
     wanted = {"variable_key_pattern": variable_key_pattern, "variable_key_prefix_pattern": variable_key_prefix_pattern}
     known = await in_thread(lambda: _all(values, seen=may_see(request)))
     found = ordered([one for one in known if matches(one, wanted, keys)], order_by, keys)

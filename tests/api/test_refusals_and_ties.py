@@ -81,3 +81,34 @@ async def test_equal_ones_are_in_the_order_of_their_making(here: Stack, web: htt
         for order_by, wanted in ((name, made), (f"-{name}", made[::-1])):
             found = (await web.get("/dags/tied/dagRuns", params={"order_by": order_by})).json()["dag_runs"]
             assert [run["dag_run_id"] for run in found] == wanted, order_by
+
+
+async def test_filters_that_the_web_offers(here: Stack, web: httpx.AsyncClient) -> None:
+    await here.tidemill.dags.register(dag("offered", [empty("t")]))
+    for number, conf in enumerate(({"region": "eu-west"}, {"region": "us"})):
+        request = TriggerRequest(run_id=f"r{number}", conf=conf, triggering_user_name=("ada", "bob")[number])
+        await here.tidemill.runs.trigger("offered", request)
+    await here.all_finished("offered", 2)
+
+    async def found(path: str, key: str, **params: str | int) -> list[str]:
+        answer = await web.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return sorted(run["dag_run_id"] for run in answer.json()[key])
+
+    runs, instances = "/dags/offered/dagRuns", "/dags/offered/dagRuns/~/taskInstances"
+    [version] = (await web.get(f"{runs}/r0")).json()["dag_versions"]
+    number = version["version_number"]
+    assert await found(runs, "dag_runs", conf_contains="EU-w") == ["r0"]
+    assert await found(runs, "dag_runs", dag_version=number) == ["r0", "r1"]
+    assert await found(runs, "dag_runs", dag_version=number + 1) == []
+    assert await found("/dags/~/dagRuns", "dag_runs", conf_contains='"us"') == ["r1"]
+    assert await found(instances, "task_instances", version_number=number) == ["r0", "r1"]
+    assert await found(instances, "task_instances", version_number=number + 1) == []
+    grid = await web.get("../../ui/grid/runs/offered", params={"triggering_user": "ad"})
+    assert [run["run_id"] for run in grid.json()] == ["r0"]
+    for order_by in ("operator", "map_index", "responded_by_user_name", "-created_at"):
+        assert (await web.get("/dags/~/dagRuns/~/hitlDetails", params={"order_by": order_by})).status_code == 200
+    by = {"responded_by_user_name": "ada", "created_at_gte": "2026-01-01T00:00:00Z"}
+    assert (await web.get("/dags/~/dagRuns/~/hitlDetails", params=by)).json()["hitl_details"] == []
+    for order_by in ("value", "description", "-is_encrypted"):
+        assert (await web.get("/variables", params={"order_by": order_by})).status_code == 200
