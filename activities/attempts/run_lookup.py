@@ -178,7 +178,7 @@ class RunLookup:
 
     def _known(self, view: RunView) -> RunSummary:
         fields = view.model_dump(include=RunSummary.model_fields.keys() & RunView.model_fields.keys())
-        return RunSummary.model_validate({**fields, "run_type": str(view.run_type)})
+        return RunSummary.model_validate(fields)
 
     async def _states(self, question: Question) -> dict[str, Any]:
         """The task instances by their keys; those of a run that has not begun have no state, as in Airflow."""

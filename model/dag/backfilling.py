@@ -91,6 +91,7 @@ class DagBackfills(DagPast):
         # Under an id of its own a partition is run again; else Temporal knows of the run that there was.
         anew = backfill.backfill_id if self._runs_partition_again(backfill, info) else ""
         run = backfill_run(self.spec.dag_id, backfill.timetable, info, backfill.request.conf, anew)
+        run = run.model_copy(update={"backfill_id": backfill.backfill_id})
         if info.run_ids:
             run = self.with_unique_run_id(run)
         done = self._ended_before(run)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import Instant, Model, OmitDefaults, Record
 from ..errors import InvalidInputError
-from ..run.identity import RunIdentity, RunType
+from ..run.identity import ListedRun, RunIdentity
 from ..run.revisions import Revision
 from ..states import RunState, TaskState
 
@@ -39,28 +39,16 @@ class TrackedRun(Record):
     """Whether this execution of the workflow hears of the run's end by itself, however it ends."""
 
 
-class RunRecord(OmitDefaults, Model):
+class RunRecord(OmitDefaults, ListedRun):
     """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
 
-    run_id: str
-    run_type: RunType
-    state: RunState
-    logical_date: Instant | None
-    run_after: Instant
     queued_at: Instant
-    started_at: Instant | None
     ended_at: Instant
-    reason: str | None = None
     past: dict[str, TaskState] = {}
     """How those of its tasks ended that the next run looks back at."""
     past_others: TaskState | None = None
     """How all those ended that `past` does not name: of thousands, most have ended alike."""
-    partition_key: str | None = None
     partition_date: Instant | None = None
-    triggered_by: str | None = None
-    triggering_user_name: str | None = None
-    backfill_id: str | None = None
-    """The backfill that made it, or has run it again last (Airflow: DagRun.backfill_id)."""
 
     def all_past(self, tasks: Iterable[str]) -> dict[str, TaskState]:
         """The same written out, for *tasks*."""

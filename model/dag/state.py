@@ -323,7 +323,6 @@ class DagState(DagAssets, DagBackfills):
                 started_at=tracked.started_at,
                 ended_at=report.ended_at,
                 reason=report.reason,
-                backfill_id=tracked.backfill_id,
                 **short_past({**self.unknown_past(), **tracked.past, **report.past}),
             )
         )

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, Self
 
 from ..base import Instant, Model
-from ..states import RunState
-from .identity import RunIdentity
+from .identity import ListedRun, RunIdentity
 
 
 class Question(Model):
@@ -25,21 +24,11 @@ class Question(Model):
     """With that: the latest logical date, where the DAG has no run of the id that is named."""
 
 
-class RunSummary(Model):
+class RunSummary(ListedRun):
     """A run as its DAG knows it."""
 
-    run_id: str
-    run_type: str
-    state: RunState
-    logical_date: Instant | None = None
-    run_after: Instant
-    queued_at: Instant | None = None
-    started_at: Instant | None = None
-    ended_at: Instant | None = None
     data_interval_start: Instant | None = None
     data_interval_end: Instant | None = None
-    triggering_user_name: str | None = None
-    partition_key: str | None = None
     partition_date: Instant | None = None
     """With the interval and `conf`, only of a run that is asked for alone."""
     conf: dict[str, Any] = {}
@@ -47,8 +36,7 @@ class RunSummary(Model):
     @classmethod
     def of(cls, run: RunIdentity, **more: Any) -> Self:
         """Return what is known of *run* by itself, with *more* of how it stands."""
-        shown = {name: value for name, value in run.shown.items() if name in cls.model_fields}
-        return cls(**{**shown, **cls.details_of(run), **more})
+        return cls(**{**run.shown, **cls.details_of(run), **more})
 
     @staticmethod
     def details_of(run: RunIdentity) -> dict[str, Any]:
@@ -57,7 +45,6 @@ class RunSummary(Model):
         return {
             "data_interval_start": interval.start if interval is not None else None,
             "data_interval_end": interval.end if interval is not None else None,
-            "partition_key": run.partition_key,
             "partition_date": run.partition_date,
             "conf": run.conf,
         }

@@ -17,6 +17,7 @@ from ..json_values import Conf
 from ..sizes import json_size
 from ..spec.timetables import CronPartition, DagRunInfo, DataInterval
 from ..spec.timetables.base import BaseTimetable
+from ..states import RunState
 from ..workflow_ids import beginnings_of, of_dag
 
 
@@ -51,7 +52,33 @@ LONGEST_RUN_ID = 200
 EVENTS_CARRIED, BYTES_CARRIED = 20, 16 * 1024
 
 
-class RunIdentity(OmitNewDefaults, Model):
+class RunColumns(Model):
+    """What every list, record and answer shows of a run, whatever becomes of it: declared here, and here alone."""
+
+    run_id: str
+    run_type: RunType
+    logical_date: Instant | None = None
+    run_after: Instant
+    partition_key: str | None = None
+    triggered_by: str | None = None
+    triggering_user_name: str | None = None
+    """Whose request made the run, where somebody is known to have asked (Airflow's name)."""
+    backfill_id: str | None = None
+    """The backfill that made the run, or has run it again last (Airflow: DagRun.backfill_id)."""
+
+
+class ListedRun(RunColumns):
+    """A run with how it stands: what a list, a record or an answer adds to is declared by itself."""
+
+    state: RunState
+    queued_at: Instant | None = None
+    started_at: Instant | None = None
+    ended_at: Instant | None = None
+    reason: str | None = None
+    """Why it has ended as it has."""
+
+
+class RunIdentity(OmitNewDefaults, RunColumns):
     """A run as everyone else knows it, fixed when it is created.
 
     A run about no particular data (`logical_date` None) is told apart by its run_id alone.
@@ -62,35 +89,21 @@ class RunIdentity(OmitNewDefaults, Model):
         "partition_key",
         "partition_date",
         "triggering_user_name",
+        "backfill_id",
     )
 
     dag_id: str
-    run_id: str
-    run_type: RunType
     triggered_by: TriggeredBy
-    run_after: Instant
-    logical_date: Instant | None = None
     data_interval: DataInterval | None = None
     conf: dict[str, Any] = {}
     asset_events: tuple[AssetEvent, ...] = ()
     """The events that the run was made for (Airflow: consumed_asset_events)."""
-    partition_key: str | None = None
     partition_date: Instant | None = None
-    triggering_user_name: str | None = None
-    """Whose request made the run, where somebody is known to have asked (Airflow's name)."""
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What every list, record and answer shows of the run, whatever becomes of it: the one home of these facts."""
-        return {
-            "run_id": self.run_id,
-            "run_type": str(self.run_type),
-            "logical_date": self.logical_date,
-            "run_after": self.run_after,
-            "partition_key": self.partition_key,
-            "triggered_by": str(self.triggered_by),
-            "triggering_user_name": self.triggering_user_name,
-        }
+        """Return the run's columns, by their names."""
+        return {name: getattr(self, name) for name in RunColumns.model_fields}
 
     @property
     def in_short(self) -> "RunIdentity":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from ..base import Instant, Model
+from ..base import Instant, OmitNewDefaults
 from ..states import RunState
+from .identity import ListedRun, RunType
 
 REASON = 200
 """The longest reason that a line keeps."""
@@ -18,24 +19,19 @@ def short_reason(reason: str) -> str:
     return reason.split("\n")[0][:REASON]
 
 
-class RunRow(Model):
-    """What a list shows of a run. Fields that it does not know are passed over."""
+class RunRow(OmitNewDefaults, ListedRun):
+    """What a list shows of a run, its reason in one line. Fields that it does not know are passed over."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
+    later_fields: ClassVar[tuple[str, ...]] = ("queued_at", "backfill_id")
+
     dag_id: str
-    run_id: str
-    run_type: str = ""
+    # What could not be read of a run has none of these.
+    run_type: RunType | Literal[""] = ""  # type: ignore[assignment]
+    run_after: Instant | None = None  # type: ignore[assignment]
     state: RunState = RunState.RUNNING
-    logical_date: Instant | None = None
-    run_after: Instant | None = None
-    started_at: Instant | None = None
-    ended_at: Instant | None = None
-    triggered_by: str = ""
-    triggering_user_name: str | None = None
-    partition_key: str | None = None
-    reason: str | None = None
-    """Why it has ended as it has, in its first line."""
+    triggered_by: str | None = ""
     counts: dict[str, int] = {}
     """How many task instances are in each state; states without any are left out."""
     workflow_id: str = ""

@@ -12,7 +12,7 @@ from ..spec.tasks import AirflowTask, ApprovalTask, Task
 from ..states import RunState, TaskState
 from .changes import form_in
 from .forms import InputForm, Response
-from .identity import RunIdentity, RunType, TriggeredBy
+from .identity import ListedRun, RunIdentity, RunType, TriggeredBy
 from .instance_keys import UNMAPPED, instance_key
 from .planner import RunEnd, RunPlan
 from .progress import Progress, progress
@@ -21,24 +21,11 @@ from .state import RUN_WAS_ENDED, DagRunState, queued_state
 from .task_instances import Attempt, Failure, TaskInstance
 
 
-class RunView(OmitNewDefaults, Model):
-    """A run in a list: queued, running or finished."""
+class RunView(OmitNewDefaults, ListedRun):
+    """A run in a list: queued, running or finished. Without `queued_at`: only its DAG knows, and was not asked."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("partition_key", "triggered_by", "triggering_user_name")
+    later_fields: ClassVar[tuple[str, ...]] = ("partition_key", "triggered_by", "triggering_user_name", "backfill_id")
 
-    run_id: str
-    run_type: RunType
-    state: RunState
-    logical_date: Instant | None
-    run_after: Instant
-    queued_at: Instant | None
-    """None: only the run's DAG knows, and was not asked."""
-    started_at: Instant | None = None
-    ended_at: Instant | None = None
-    reason: str | None = None
-    partition_key: str | None = None
-    triggered_by: str | None = None
-    triggering_user_name: str | None = None
     workflow_id: str
 
     @property
