@@ -264,11 +264,13 @@ class People:
                     self._update(dag_id, "revise_run", ReviseQuestion(workflow_id=run.workflow_id, mark_run=mark))
 
     def end_orphans(self) -> None:
-        """Somebody cancels runs that their DAG does not know, since an operator has ended it: nobody unpauses them."""
+        """Somebody cancels runs that their DAG does not know, since an operator has ended it, or has reset a run that had
+        ended: nobody unpauses them."""
         for run_id in [*self._world.service.executions]:
             run = self._world.service.executions[run_id]
             dag_id = dag_workflow_id(run.workflow_id.split(":")[1]) if run.kind == "DagRun" else ""
-            if dag_id not in self.lost or not run.running or not run.steps:
+            was_touched = dag_id in self.lost or run.workflow_id in self.touched
+            if not was_touched or not run.running or not run.steps:
                 continue
             dag = self._world.service.open(dag_id)
             known = self._world.in_memory(dag).object.state.runs.values() if dag is not None and dag.steps else ()

@@ -166,7 +166,8 @@ class Checks:
         ended.notices = _notices(world)
         ended.deleted = _deleted(world, people)
         ended.lost, ended.touched = people.lost, people.touched
-        for name, dag_id, answer in people.answers:
+        # A run is made before its conf is set, in whichever order the answers have arrived.
+        for name, dag_id, answer in sorted(people.answers, key=lambda told: told[0] == "set_conf"):
             made = answer if isinstance(answer, list) else [answer]
             for run in made if name in ("trigger_run", "trigger_runs", "set_conf") else ():
                 if isinstance(run, dict) and not ended.deleted:

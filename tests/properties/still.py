@@ -63,8 +63,8 @@ def dags_know_which_runs_are_under_way(still: Still) -> Found:
     for run_id, run in still.of_kind("DagRun"):
         dag_id = f"dag:{run.state.run.dag_id}"
         dag = still.objects.get(dag_id)
-        if dag is None or dag_id in still.touched or still.was_touched(run_id):
-            continue  # a DAG that was ended has forgotten its runs
+        if dag is None or dag_id in still.touched or run_id in still.touched:
+            continue  # a DAG that was ended has forgotten its runs; of a run that had ended and was reset none knows
         tracked = dag.state.runs.get(run.state.run.key)
         if tracked is None or tracked.state is not RunState.RUNNING:
             yield f"{run_id} runs, its DAG has it as {tracked and tracked.state}"
