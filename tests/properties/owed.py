@@ -451,5 +451,7 @@ def a_long_asset_goes_on_as_new(look: Look) -> Found:
 def a_long_dag_goes_on_as_new(look: Look) -> Found:
     """A DAG whose history is long goes on as new when its runs have ended, or a few seconds later."""
     until = look.object._hold_until
-    if look.idle and look.holding and look.closed is None and until is not None and until < look.now - LATE:
+    fires = look.timers is None or any(at <= look.now for at in look.timers)  # the service was away meanwhile
+    holds = look.idle and look.holding and look.closed is None and not fires
+    if holds and until is not None and until < look.now - LATE:
         yield f"it sleeps, since {until}"
