@@ -264,8 +264,10 @@ class People:
                     self._update(dag_id, "revise_run", ReviseQuestion(workflow_id=run.workflow_id, mark_run=mark))
 
     def end_orphans(self) -> None:
-        """Somebody cancels runs that their DAG does not know, since an operator has ended it, or has reset a run that had
-        ended: nobody unpauses them."""
+        """Somebody cancels runs that their DAG does not know: nobody unpauses them.
+
+        An operator has ended it, or has reset a run that had ended.
+        """
         for run_id in [*self._world.service.executions]:
             run = self._world.service.executions[run_id]
             dag_id = dag_workflow_id(run.workflow_id.split(":")[1]) if run.kind == "DagRun" else ""
