@@ -42,6 +42,9 @@ class TrackedRun(Record):
 class RunRecord(OmitDefaults, ListedRun):
     """A finished run as the ledger keeps it, beyond the time that Temporal keeps its history."""
 
+    # These are written also where they are None: release 0.3 wants to read them.
+    logical_date: Instant | None
+    started_at: Instant | None
     queued_at: Instant
     ended_at: Instant
     past: dict[str, TaskState] = {}
