@@ -212,7 +212,7 @@ class DagRunState(OmitNewDefaults, Record):
                 continue
             instance.state, instance.reason = state, RUN_WAS_ENDED if state is TaskState.FAILED else None
             instance.retry_at = instance.wake_at = None
-            if instance.deferral is not None and state is TaskState.NONE:
+            if state is TaskState.NONE:
                 # What it waited for is not watched any more: it begins anew.
                 instance.pokes, instance.deferral = 0, None
 

@@ -278,7 +278,8 @@ def a_backfill_goes_through_its_range(look: Look) -> Found:
         mine = [
             t.run.logical_date
             for k, t in look.state.runs.items()
-            if t.backfill_id == backfill.backfill_id and k not in look.before.get("runs", {}) and t.run.logical_date
+            if t.backfill_id == backfill.backfill_id and k not in look.before.get("runs", {}) and t.revision is None
+            if t.run.logical_date
         ]
         if mine != sorted(mine, reverse=backfill.request.run_backwards):
             yield f"{backfill.backfill_id}: {mine}"
