@@ -36,10 +36,10 @@ def _by_people(reason: str | None) -> bool:
 def _goes_on(look: Look) -> bool:
     """Whether the run has done all that it will do now, and nothing holds it back.
 
-    One that was reset to where it held things back, for its history was long, goes on with whatever comes next.
+    One that was reset to where it held things back, for its history was long, holds them back with a short one, too.
     """
-    was_reset = bool(look.jobs) and all(job.HasField("update_random_seed") for job in look.jobs)
-    return look.idle and not look.holding and not was_reset and look.object.tasks.ended is None and look.closed is None
+    holds = look.holding or getattr(getattr(look.object, "_suggestion", None), "_is_recorded", False)
+    return look.idle and not holds and look.object.tasks.ended is None and look.closed is None
 
 
 def _by_index(look: Look) -> bool:
