@@ -270,9 +270,10 @@ class People:
         """
         for run_id in [*self._world.service.executions]:
             run = self._world.service.executions[run_id]
-            dag_id = dag_workflow_id(run.workflow_id.split(":")[1]) if run.kind == "DagRun" else ""
-            was_touched = dag_id in self.lost or run.workflow_id in self.touched
-            if not was_touched or not run.running or not run.steps:
+            if run.kind != "DagRun" or not run.running or not run.steps:
+                continue
+            dag_id = dag_workflow_id(run.workflow_id.split(":")[1])
+            if dag_id not in self.lost and run.workflow_id not in self.touched:
                 continue
             dag = self._world.service.open(dag_id)
             known = self._world.in_memory(dag).object.state.runs.values() if dag is not None and dag.steps else ()
