@@ -146,7 +146,7 @@ def without_catchup_the_latest_is_made(look: Look) -> Found:
 def queued_runs_start_where_there_is_room(look: Look) -> Found:
     """After a workflow task no run is queued whose time has come, while fewer run than max_active_runs."""
     state = look.state
-    if not _free(look):
+    if not _free(look) or (look.exact and look.timers is None):  # a timer has just fired: it hears of that next
         return
     running = [t for t in state.runs.values() if t.state is RunState.RUNNING]
     counted = sum(t.run.run_type is not RunType.BACKFILL for t in running)
