@@ -10,9 +10,16 @@ from .....model.states import RunState, TaskState
 from . import OK, Answering, Asking, Message, missing
 
 
+COLUMNS = {
+    "run_id", "run_type", "state", "logical_date", "run_after", "started_at", "ended_at", "data_interval_start",
+    "data_interval_end", "triggering_user_name", "partition_key", "partition_date", "conf",
+}  # fmt: skip
+"""What Airflow's SDK takes of a run, by tidemill's names: it refuses any other."""
+
+
 def dag_run(dag_id: str, run: RunSummary, mode: Literal["json", "python"] = "json") -> Message:
     """Return the run as Airflow's models have it, its times as text, or with *mode* "python" as they are."""
-    known = run.model_dump(mode=mode, exclude={"queued_at"})
+    known = run.model_dump(mode=mode, include=COLUMNS)
     times = {"start_date": known.pop("started_at"), "end_date": known.pop("ended_at")}
     return {**known, **times, "dag_id": dag_id, "consumed_asset_events": []}
 
