@@ -9,7 +9,6 @@ from .....model.run.facts import Question, RunSummary, runs_before, runs_of
 from .....model.states import RunState, TaskState
 from . import OK, Answering, Asking, Message, missing
 
-
 COLUMNS = {
     "run_id", "run_type", "state", "logical_date", "run_after", "started_at", "ended_at", "data_interval_start",
     "data_interval_end", "triggering_user_name", "partition_key", "partition_date", "conf",
