@@ -84,14 +84,14 @@ class RunTasks:
             workflow.deprecate_patch(TOGETHER)
         self._go_on_asking()
         self.leases.ask_again()
-        self._set_clocks()
+        self.set_clocks()
 
     def _go_on_asking(self) -> None:
         """Tells a new plan what has been asked for."""
         self.plan.ask_ahead()
         self.plan.mark_requested(self.leases.unanswered)
 
-    def _set_clocks(self) -> None:
+    def set_clocks(self) -> None:
         """Starts what waits for time alone: the run's own timeout, retries and waits that were carried over."""
         timeout, started = self.state.spec.dagrun_timeout, self.state.started_at
         if timeout is not None and started is not None:

@@ -205,6 +205,8 @@ class DagRunWorkflow:
                 # Somebody may have changed the run while messages were on their way.
                 if end == self.tasks.engine.end and not self.tasks.busy:
                     return end
+                if workflow.patched("clocks-go-on"):  # that it was over has stopped them
+                    self.tasks.set_clocks()
                 continue
             if self.tasks.ended is not None:
                 self.tasks.engine.stop_all(self.tasks.ended.reason)
