@@ -94,14 +94,12 @@ def _bare(term: str) -> str:
 def ordered(items: Iterable[T], order_by: Sequence[str], keys: Mapping[str, Get]) -> list[T]:
     """*items* by *order_by*: names, with `-` before those that go down. What has no value comes last.
 
-    Equal ones are in the order of their ids, or as they were given; turned round where the first name goes down.
+    Equal ones are as they were given, in the order of their making; turned round where the first name goes down.
     Raises BadRequestError for a name that is no key.
     """
     if len(order_by) > MAX_ORDERS:
         raise InvalidInputError(f"order_by has {len(order_by)} names, and may have {MAX_ORDERS}. Leave some out")
     found = [*items]
-    if (by_id := keys.get("id")) is not None:
-        found.sort(key=by_id)
     if order_by and order_by[0].startswith("-"):
         found.reverse()
     for name in reversed(order_by):

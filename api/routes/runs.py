@@ -123,7 +123,7 @@ async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Q
     of_each = filters.model_dump(include={"dag_version", "bundle_version"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()):
         found = [run for run in await _whole(source, found) if matches(run, of_each, FIELDS)]
-    found = ordered(found, filters.order_by, ORDERS)
+    found = ordered(sorted(found, key=ORDERS["id"]), filters.order_by, ORDERS)
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
@@ -144,7 +144,8 @@ async def list_runs(source: Source, dag_id: Literal["~"], body: RunBatch) -> Run
     dates = body.model_dump(include={*DateFilters.model_fields})
     wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
     found = [run for run in await known_runs(source, "~") if matches(run, wanted, FIELDS)]
-    part = page(ordered(found, [body.order_by or "id"], ORDERS), body.page_limit, body.page_offset)
+    found = ordered(sorted(found, key=ORDERS["id"]), [body.order_by or "id"], ORDERS)
+    part = page(found, body.page_limit, body.page_offset)
     return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
 
 

@@ -325,7 +325,7 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "conf": {"name": "\ud800"}}, 422, ""),
         ("PATCH", "/api/v2/pools/none", {"slots": 3}, 404, "pool 'none'"),
         ("POST", "/api/v2/pools", {"name": "web_pool", "slots": 3}, 409, "is taken"),
-        ("POST", "/api/v2/pools", {"name": "a\nb", "slots": 3}, 422, "a b"),
+        ("POST", "/api/v2/pools", {"name": "a\nb", "slots": 3}, 422, "one line"),
         ("PUT", "/api/v2/parseDagFile/nonsense", None, 404, "file_token"),
     ],
 )
