@@ -35,11 +35,12 @@ def describe_failure(error: BaseException, named: Named = name_and_message) -> F
     """The innermost cause in the user's terms: type, message, and the frames of the user's own code."""
     cause = innermost(error)
     error_type, message = named(cause)
+    kinds = (kind.__name__ for kind in type(cause).__mro__ if kind is not object)
     return Failure(
         error_type=error_type,
         message=masked(message)[:MESSAGE],
         traceback=tuple(masked(line)[:LINE] for line in lines_of(cause)[-FRAMES:]),
-        kinds=tuple(kind.__name__ for kind in type(cause).__mro__[1:] if kind is not object),
+        kinds=tuple(kind for kind in kinds if kind != error_type),
         retryable=not isinstance(error, AirflowFailException),
     )
 

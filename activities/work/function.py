@@ -232,6 +232,10 @@ def _call(
     return function(*args, **kwargs, **from_context(function, values, len(args), kwargs))
 
 
+def _is_named_only(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
+
+
 def _with_session(
     function: Callable[..., Any], session: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
@@ -241,14 +245,13 @@ def _with_session(
     """
     placed, named = [*args], {**kwargs}
     parameters = inspect.signature(function).parameters
+    places = {name: place for place, name in enumerate(parameters) if not _is_named_only(parameters[name])}
     wanted = session_parameters(function)
-    for place, (name, parameter) in enumerate(parameters.items()):
-        if name not in wanted:
-            continue
+    for name in sorted(wanted, key=lambda name: places.get(name, len(parameters))):
         # A session of Spark Connect has no context: then sc is None, as in Airflow.
         value = getattr(session, "sparkContext", None) if name == "sc" else session
-        if parameter.kind is not parameter.KEYWORD_ONLY and place <= len(placed):
-            placed.insert(place, value)
+        if places.get(name, len(placed) + 1) <= len(placed):
+            placed.insert(places[name], value)
         else:
             named[name] = value
     return placed, named

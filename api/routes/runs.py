@@ -9,7 +9,7 @@ from functools import partial
 from statistics import mean
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ...model.dag.row import DagRow
@@ -122,7 +122,12 @@ async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Q
     found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
     of_each = filters.model_dump(include={"dag_version", "bundle_version"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()):
-        found = [run for run in await _whole(source, found) if matches(run, of_each, FIELDS)]
+        late: list[str] = []
+        found = [run for run in await _whole(source, found, late) if matches(run, of_each, FIELDS)]
+        if late:  # a list without them would look whole
+            raise HTTPException(
+                504, f"{len(late)} runs have not answered in time. Narrow the list, as by run_after_gte"
+            )
     found = ordered(sorted(found, key=ORDERS["id"]), filters.order_by, ORDERS)
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
@@ -149,14 +154,18 @@ async def list_runs(source: Source, dag_id: Literal["~"], body: RunBatch) -> Run
     return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
 
 
-async def _whole(source: CachedClient, runs: Sequence[RunAnswer]) -> list[RunAnswer]:
-    """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time."""
+async def _whole(source: CachedClient, runs: Sequence[RunAnswer], late: list[str] | None = None) -> list[RunAnswer]:
+    """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time.
+
+    *late* is told the ids of those.
+    """
+    silent = [] if late is None else late
 
     until = time.monotonic() + REQUEST_TIMEOUT
 
     async def ask(run: RunAnswer) -> RunAnswer:
         if time.monotonic() > until:  # a long list that nobody has asked for before: workers have other work, too
-            return run
+            return await as_listed(run)
         alone = partial(_run_alone, source, run.dag_id, run.dag_run_id)
         try:
             view = await source.run(run.dag_id, run.dag_run_id)
@@ -165,6 +174,7 @@ async def _whole(source: CachedClient, runs: Sequence[RunAnswer]) -> list[RunAns
             return run
 
     async def as_listed(run: RunAnswer) -> RunAnswer:
+        silent.append(run.dag_run_id)
         return run
 
     return await noted(source.notes, await each(runs, ask, as_listed))

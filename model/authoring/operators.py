@@ -175,8 +175,12 @@ def session_parameters(function: Callable[..., Any]) -> list[str]:
     """Return the parameters of *function* that a Spark session goes into.
 
     Those named `spark` and `sc`, which is its SparkContext (Airflow: SPARK_CONTEXT_KEYS); without either, the first.
+    One that takes whatever is named has both.
     """
     parameters = inspect.signature(function).parameters
+    first = next(iter(parameters.values()), None)
+    if first is not None and first.kind is first.VAR_KEYWORD:
+        return [*SESSION_NAMES]
     return [name for name in SESSION_NAMES if name in parameters] or [*parameters][:1]
 
 

@@ -65,10 +65,11 @@ class DagPast(DagData):
     def number_by_time(self, now: datetime) -> None:
         """Has messages to runs be numbered from *now* on: runs follow none that is older than one that they know.
 
-        A DAG that was ended and begins anew, or that was reset, does not know how far its numbers had come: not what it
-        had told within the second before, and nothing of a run that it finds under way later.
+        A DAG that was ended and begins anew, or that was reset, does not know how far its numbers had come: then, and
+        when it finds a run under way later. In seconds, as release 0.3 has them: after a finer number no run would heed
+        that one's messages.
         """
-        self.last_update = max(self.last_update, int(now.timestamp() * 1000))
+        self.last_update = max(self.last_update, int(now.timestamp()))
 
     def update_for_run(self, tracked: TrackedRun, changed: Mapping[str, TaskState] | None = None) -> DagUpdate:
         """What a run under way has to hear: all of the run before it, or only what has *changed* there."""

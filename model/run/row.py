@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
 from ..base import Instant, OmitNewDefaults
 from ..states import RunState
-from .identity import ListedRun, RunType
+from .identity import ListedRun
 
 REASON = 200
 """The longest reason that a line keeps."""
@@ -28,7 +28,8 @@ class RunRow(OmitNewDefaults, ListedRun):
 
     dag_id: str
     # What could not be read of a run has none of these.
-    run_type: RunType | Literal[""] = ""  # type: ignore[assignment]
+    # Also one that only the next release has.
+    run_type: str = ""  # type: ignore[assignment]
     run_after: Instant | None = None  # type: ignore[assignment]
     state: RunState = RunState.RUNNING
     triggered_by: str | None = ""

@@ -14,8 +14,7 @@ from cryptography.fernet import Fernet
 from support import Stack, dag, empty, eventually, run_command, stack
 from tidemill.activities import secrets
 from tidemill.model.states import RunState
-from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings.reading import Settings
+from web_stack import asking_web
 
 HARD_NAMES = [
     "etl pool", "pool:1", "my pool/x", "a/b/", "größe 名前", "it's \"50%\"", "a+b&c=d?e#f", "back\\slash", "{{ x }}",
@@ -37,10 +36,7 @@ async def here(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 async def web(here: Stack, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        web_server(here.tidemill, Settings(home=tmp_path / "web"), "127.0.0.1", 0) as url,
-        httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=60) as client,
-    ):
+    async with asking_web(here, tmp_path / "web") as client:
         yield client
 
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from support import Stack, bash, dag, empty, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.api.routes import runs as runs_route
 from tidemill.model.run.identity import TriggerRequest
-from tidemill.worker.cli.web import web_server
-from tidemill.worker.settings.reading import Settings
+from web_stack import asking_web
 
 
 @pytest.fixture
@@ -23,10 +23,7 @@ async def here(server: str, tmp_path: Path) -> AsyncIterator[Stack]:
 
 @pytest.fixture
 async def web(here: Stack, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        web_server(here.tidemill, Settings(home=tmp_path / "web"), "127.0.0.1", 0) as url,
-        httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=60) as client,
-    ):
+    async with asking_web(here, tmp_path / "web") as client:
         yield client
 
 
@@ -81,6 +78,19 @@ async def test_equal_ones_are_in_the_order_of_their_making(here: Stack, web: htt
         for order_by, wanted in ((name, made), (f"-{name}", made[::-1])):
             found = (await web.get("/dags/tied/dagRuns", params={"order_by": order_by})).json()["dag_runs"]
             assert [run["dag_run_id"] for run in found] == wanted, order_by
+
+
+async def test_a_list_that_could_not_be_asked_for_whole_is_none(
+    here: Stack, web: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter by what each run itself knows: those that are not asked in time are not taken for others."""
+    await here.run_once(dag("asked", [empty("t")]), conf={"region": "eu"})
+    wanted = {"conf_contains": "eu"}
+    monkeypatch.setattr(runs_route, "REQUEST_TIMEOUT", -1.0)
+    refused = await web.get("/dags/asked/dagRuns", params=wanted)
+    assert (refused.status_code, "1 runs have not answered" in refused.json()["detail"]) == (504, True)
+    monkeypatch.undo()
+    assert (await web.get("/dags/asked/dagRuns", params=wanted)).json()["total_entries"] == 1
 
 
 async def test_filters_that_the_web_offers(here: Stack, web: httpx.AsyncClient) -> None:

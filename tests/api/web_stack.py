@@ -2,9 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,16 @@ def in_thread() -> Iterator[asyncio.AbstractEventLoop]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
+
+
+@asynccontextmanager
+async def asking_web(here: Stack, folder: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a web server of its own, whose home is *folder*, before the DAGs of *here*."""
+    async with (
+        web_server(here.tidemill, Settings(home=folder), "127.0.0.1", 0) as url,
+        httpx.AsyncClient(base_url=f"{url}/api/v2", timeout=60) as client,
+    ):
+        yield client
 
 
 def nowhere() -> Tidemill:

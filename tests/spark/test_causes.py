@@ -15,6 +15,7 @@ from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.spark import driver
 from tidemill.activities.spark.causes import cause_of
 from tidemill.activities.spark.driver import failure
+from tidemill.activities.work.failures import describe_failure
 
 ABORTED = """An error occurred while calling o447.showString.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 7) (10.0.0.2 executor 2): {inner}
@@ -143,6 +144,15 @@ def test_where_a_python_worker_has_crashed_is_told() -> None:
     found = raised(Py4JJavaError(ABORTED.format(inner=f"org.apache.spark.SparkException: {CRASH}")))
     assert found["error_type"] == "PythonWorkerCrashed"
     assert found["message"].startswith("Fatal Python error: Segmentation fault at /apps/load.py:5 in parse: ")
+
+
+def test_a_failure_has_the_name_of_its_class_beside_that_of_sparks_condition() -> None:
+    """`no_retry_on` and `retry_only_on` know it by that."""
+    condition = "PythonException [TABLE_OR_VIEW_NOT_FOUND, SQLSTATE 42P01]"
+    found = describe_failure(PythonException("no table"), lambda error: (condition, str(error)))
+    assert found.error_type == condition
+    assert found.kinds[0] == "PythonException"
+    assert describe_failure(ValueError("plain")).kinds[0] == "Exception"
 
 
 CRASHES = """

@@ -35,6 +35,10 @@ def between(rows: Any, sc: Any, more: Any, *, spark: Any) -> Any:
     return rows, sc, more, spark
 
 
+def whatever(**named: Any) -> Any:
+    return named["spark"], named["sc"], named["rows"]
+
+
 def none() -> Any:
     return "none"
 
@@ -51,6 +55,7 @@ def none() -> Any:
         (behind, [], {"rows": 7}, (7, CLASSIC)),
         (between, [7, 8], {}, (7, "the context", 8, CLASSIC)),
         (between, [7], {"more": 8}, (7, "the context", 8, CLASSIC)),
+        (whatever, [], {"rows": 7}, (CLASSIC, "the context", 7)),
         (none, [], {}, "none"),
     ],
 )
