@@ -142,7 +142,7 @@ class DagRunWorkflow:
         """Goes on from where the last execution of this run ended, with what a person has changed."""
         last = LastExecution(workflow_id=workflow.info().workflow_id, execution=revision.execution)
         before = await look_up(load_run, last)
-        before.settle_ended()
+        before.settle_ended(waits_cost_no_try=before.has_waits and workflow.patched("waits-cost-no-try"))
         fresh = self.state
         if revision.clear is not None and self._takes_latest(revision.clear):
             is_new = bool(before.other_expansions(fresh.spec)) and workflow.patched("versions-keep-indexes")
