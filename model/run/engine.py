@@ -630,7 +630,7 @@ class RunEngine:
 
     def _decide_on_teardowns(self, *, tears_down: bool = True) -> None:
         self._tears_down = tears_down and any(self._unfinished_teardowns()) and self._driver.tears_down()
-        self.plan.ending = self._tears_down
+        self.plan.begin_end(tears_down=self._tears_down)
 
     def is_ended_by_its_tasks(self, state: RunState) -> bool:
         """Whether *state*, in which the run has ended, is what its tasks have come to: else a person has given it."""

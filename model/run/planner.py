@@ -143,6 +143,12 @@ class RunPlan:
         for skippers in self._skippers.values():
             skippers.pop(key, None)
 
+    def begin_end(self, *, tears_down: bool) -> None:
+        """The run is to end: where it *tears_down*, neither a pause nor the past holds what is left."""
+        self.ending = tears_down
+        if tears_down:
+            self._look_at([*self._held])
+
     def look_back(self, past: Past | None, changed: Collection[str] | None = None) -> None:
         """Takes note of how the run before stands; *changed* names the tasks that stand otherwise now, if known."""
         self.past = past

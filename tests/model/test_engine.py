@@ -11,6 +11,7 @@ from tidemill.model.asset.outlets import OutletEvent
 from tidemill.model.run.changes import Change, marked, resumed
 from tidemill.model.run.engine import DISRUPTION_DELAY, MAX_DISRUPTIONS, PUSHED_LIMIT, RESULTS_LIMIT, RunEngine
 from tidemill.model.run.identity import TriggerRequest, manual_run
+from tidemill.model.run.past import Past
 from tidemill.model.run.planner import RunEnd
 from tidemill.model.run.revisions import MarkRequest, RunMark
 from tidemill.model.run.state import DagRunState
@@ -453,6 +454,28 @@ def test_a_teardown_that_is_to_fail_its_run_fails_one_that_was_marked_success() 
     assert driver.engine.end == RunEnd(RunState.FAILED, "t failed")
 
 
+@pytest.mark.parametrize("how", ["mark", "timeout", "cancel"])
+def test_a_teardown_that_its_past_holds_runs_when_its_run_is_ended(how: str) -> None:
+    """Also one that was found to be held before: a mark, said again and again, had not ended the run."""
+    driver = Driver([python("w"), python("t", "w", is_teardown=True, depends_on_past=True)])
+    driver.begin()
+    driver.engine.plan.look_back(Past(run_id="before", states={"t": TaskState.FAILED}))
+    driver.comes_to("w", result(None))
+    assert (driver.states["t"], driver.attempts) == ("none", [])
+    match how:
+        case "mark":
+            driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+        case "timeout":
+            driver.engine.time_out()
+        case "cancel":
+            driver.engine.end_with(RunEnd(RunState.FAILED, "the run was cancelled"))
+    driver.engine.go_on()
+    assert driver.attempts == ["t"]
+    driver.comes_to("t", result(None))
+    assert driver.engine.end is not None
+    assert driver.engine.end.state is (RunState.SUCCESS if how == "mark" else RunState.FAILED)
+
+
 def test_a_run_in_which_nothing_can_move_tears_down() -> None:
     tasks = [python("a"), python("b", "a", trigger_rule="all_skipped"), python("t", "b", is_teardown=True)]
     driver = Driver(tasks)
@@ -462,3 +485,24 @@ def test_a_run_in_which_nothing_can_move_tears_down() -> None:
     assert driver.states == {"a": "removed", "b": "skipped", "t": "queued"}
     driver.comes_to("t", result(None))
     assert driver.engine.end == RunEnd(RunState.FAILED, "deadlock: nothing can start b, t")
+
+
+@pytest.mark.parametrize("state", [TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT])
+def test_a_try_that_waited_when_its_run_was_ended_costs_no_retry(state: TaskState) -> None:
+    driver = Driver([python("w", retries=1)])
+    driver.begin()
+    waiting = driver.state.instances["w"]
+    waiting.state, waiting.pokes, waiting.wake_at = state, 3, NOW
+    driver.state.settle_ended()
+    assert (waiting.state, waiting.try_number, waiting.tries_spent) == (TaskState.NONE, 1, 0)
+    assert (waiting.pokes, waiting.wake_at, waiting.retry_at) == (0, None, None)
+
+
+def test_a_try_that_has_failed_when_its_run_was_ended_is_counted() -> None:
+    driver = Driver([python("w", retries=1)])
+    driver.begin()
+    driver.comes_to("w", FAILED)
+    failed = driver.state.instances["w"]
+    assert failed.state is TaskState.UP_FOR_RETRY
+    driver.state.settle_ended()
+    assert (failed.state, failed.tries_spent, failed.retry_at) == (TaskState.NONE, 1, None)

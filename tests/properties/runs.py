@@ -420,14 +420,15 @@ def setups_come_before_their_work(look: Look) -> Found:
 
 @prop(LEVEL)
 def depends_on_past_holds(look: Look) -> Found:
-    """A task that depends on the past starts only when the run before has let it."""
+    """A task that depends on the past starts only when the run before lets it, or as a teardown of a run that ends."""
     spec, before = look.state.spec, look.before.get("instances", {})
     past = look.state.past
     for key in _moved(look):
         instance = look.state.instances[key]
         task = spec.by_id[instance.task_id]
         started = before[key][0] is TaskState.NONE and instance.state in (TaskState.SCHEDULED, TaskState.QUEUED)
-        if not started or not task.needs_past or past is None:
+        tears_down = task.is_teardown and look.object.tasks.ended is not None
+        if not started or not task.needs_past or past is None or tears_down:
             continue
         now, then = past.states.get(task.task_id), look.before["past"].get(task.task_id)
         good = (TaskState.SUCCESS, TaskState.SKIPPED)
