@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowHandle
 from temporalio.common import QueryRejectCondition, WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from ..model.interfaces.calls import Interface, QueryCall, SignalCall, UpdateCall
 
 A = TypeVar("A")
+TOO_LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+"""Nobody has answered in time: as the server says it, and as the client does that stops waiting."""
 
 
 async def query(
@@ -20,11 +25,33 @@ async def query(
     rpc_timeout: timedelta | None = None,
     reject: QueryRejectCondition | None = None,
 ) -> A:
-    """Return the answer of a workflow. Raises what `WorkflowHandle.query` raises."""
-    found = await handle.query(
-        call.name, args=call.arguments, result_type=call.answer, rpc_timeout=rpc_timeout, reject_condition=reject
+    """Return the answer of a workflow. Raises what `WorkflowHandle.query` raises.
+
+    It is asked again after half of *rpc_timeout*: a worker that makes room in its cache drops the queries that it has
+    taken up for a workflow, and nobody answers them ("leftover buffered tasks" in the SDK's log).
+    """
+
+    ask = partial(
+        handle.query,
+        call.name,
+        args=call.arguments,
+        result_type=call.answer,
+        reject_condition=reject,
+        rpc_timeout=rpc_timeout and rpc_timeout / 2,
     )
+    try:
+        found = await ask()
+    except RPCError as error:
+        if rpc_timeout is None or error.status not in TOO_LATE or is_cancelled():
+            raise
+        found = await ask()
     return cast("A", found)
+
+
+def is_cancelled() -> bool:
+    """Whether who asks has been cancelled: the SDK tells that as an error of the request."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def update(

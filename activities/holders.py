@@ -12,15 +12,13 @@ from ..model.interfaces.run import RunInterface
 from ..model.pool.state import RunLeases
 from ..model.run.identity import beginnings_of_runs
 from ..model.workflow_ids import quoted
-from .calling import query
+from .calling import TOO_LATE, query
 
 RUNNING = RunInterface.running()
 AT_ONCE = 32
 ANSWER_TIMEOUT = timedelta(seconds=10)
 GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
 """There is no such run any more, or nobody has worked for it for minutes."""
-TOO_LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-"""Nobody has answered in time: as the server says it, and as the client does that stops waiting."""
 
 
 class HoldersQuestion(Model):

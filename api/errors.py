@@ -7,8 +7,9 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 from starlette.requests import ClientDisconnect
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
+from ..activities.calling import TOO_LATE
 from ..model.dag.records import DateTakenError
 from ..model.errors import InUseError, InvalidInputError, SecretStoreError, explain
 from ..worker.service.connection import NotFoundError, NoWorkerError
@@ -93,8 +94,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RPCError)
     async def no_service(_: Request, error: RPCError) -> JSONResponse:
-        late = error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
-        return answer(504 if late else 503, f"Temporal does not answer: {error.message}. Try again")
+        return answer(504 if error.status in TOO_LATE else 503, f"Temporal does not answer: {error.message}. Try again")
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_: Request, __: ClientDisconnect) -> JSONResponse:

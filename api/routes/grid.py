@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from ...model.states import RunState
 from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.cached_client import CachedClient
+from ..read.concurrency import SILENT
 from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
 from ..read.graph_assets import add_assets
@@ -135,14 +137,13 @@ async def get_summaries(
 
 async def _lines(source: CachedClient, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
     for run_id in run_ids:
-        try:
+        # An answer that has begun cannot be refused any more: a run that is silent is asked for again with the next.
+        with suppress(NotFoundError, *SILENT):
             run = await source.run(dag_id, run_id)
-        except NotFoundError:
-            continue
-        details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
-        with_note = await source.tasks_with_note(dag_id, run_id)
-        cells = summaries(spec, details, with_note) if details is not None and spec is not None else []
-        yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
+            details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+            with_note = await source.tasks_with_note(dag_id, run_id)
+            cells = summaries(spec, details, with_note) if details is not None and spec is not None else []
+            yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 
 @router.get("/ui/structure/structure_data")

@@ -5,6 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from statistics import mean
 from typing import Annotated, Any, Literal
@@ -25,7 +26,7 @@ from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask, only_looks
 from ..read.cached_client import CachedClient
-from ..read.concurrency import after_change, each
+from ..read.concurrency import SILENT, after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
 from ..read.instances import would_clear
 from ..read.notes import noted
@@ -308,17 +309,19 @@ async def wait_for_run(
     result: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
     """The run's state, a line of JSON each *interval* seconds until it has ended; then with the *result* of tasks."""
-    await source.run(dag_id, dag_run_id)
-    lines = _states(source, dag_id, dag_run_id, max(interval, SHORTEST_INTERVAL), result)
+    run = await source.run(dag_id, dag_run_id)
+    lines = _states(source, dag_id, run, max(interval, SHORTEST_INTERVAL), result)
     return StreamingResponse(lines)  # without a media type, as Airflow: its client takes no other
 
 
 async def _states(
-    source: CachedClient, dag_id: str, run_id: str, interval: float, wanted: list[str]
+    source: CachedClient, dag_id: str, run: RunView, interval: float, wanted: list[str]
 ) -> AsyncIterator[str]:
-    while not (run := await source.run(dag_id, run_id)).state.finished:
+    while not run.state.finished:
         yield json.dumps({"state": str(run.state)}) + "\n"
         await asyncio.sleep(interval)
+        with suppress(*SILENT):  # as while a worker is replaced: who waits for hours waits on
+            run = await source.run(dag_id, run.run_id)
     answer: dict[str, Any] = {"state": str(run.state)}
     if wanted and (state := await source.state(dag_id, run)) is not None:
         answer["results"] = {

@@ -11,6 +11,7 @@ import pytest
 from support import Stack, dag, empty
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
+from tidemill.activities.calling import query
 from tidemill.activities.dag_handle import DagHandle, DagNotFoundError, TriggerRefusedError
 from tidemill.activities.workflow_caller import WorkflowCaller, is_busy
 from tidemill.model.interfaces.run import RunInterface
@@ -50,6 +51,27 @@ async def test_a_dag_whose_workflow_was_ended_answers_as_it_was(here: Stack) -> 
     assert [view.run_id for view in await ended.runs()] == [run.run_id]
     with pytest.raises(EndedError, match="'ended' has been ended"):
         await here.tidemill.dags.describe("ended")
+
+
+async def test_a_question_that_a_worker_has_dropped_is_asked_again() -> None:
+    """As by one that makes room in its cache. A second silence is told."""
+    asked: list[timedelta] = []
+
+    class Handle:
+        def __init__(self, silent: int) -> None:
+            self.silent = silent
+
+        async def query(self, _: str, *, rpc_timeout: timedelta, **__: Any) -> dict[str, Any]:
+            asked.append(rpc_timeout)
+            if len(asked) <= self.silent:
+                raise RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
+            return {}
+
+    call, within = RunInterface.xcom(XComQuestion(task_id="a", key="b")), timedelta(seconds=10)
+    assert await query(cast(Any, Handle(1)), call, rpc_timeout=within) == {}
+    assert asked == [timedelta(seconds=5)] * 2, "in the time that one question had"
+    with pytest.raises(RPCError, match="Timeout expired"):
+        await query(cast(Any, Handle(9)), call, rpc_timeout=within)
 
 
 async def test_who_asks_the_same_at_a_time_shares_the_answer() -> None:

@@ -22,6 +22,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from ...activities.calling import TOO_LATE, is_cancelled
 from ...activities.names import ASK_AGAIN, DATE_TAKEN, INVALID_INPUT
 from ...model.dag.records import DateTakenError
 from ...model.errors import InvalidInputError
@@ -108,9 +109,8 @@ def _where(what: str) -> str:
 
 
 def _raise_if_cancelled() -> None:
-    """The SDK tells a cancellation of who asks as an error of the request: who asks again would never end."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    """Who asks again after a cancellation would never end."""
+    if is_cancelled():
         raise asyncio.CancelledError
 
 
@@ -146,7 +146,7 @@ async def clear_errors(what: str, task_queue: str) -> AsyncIterator[None]:
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise NotFoundError(f"{what} is not there. {_where(what)}") from None
-        if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        if error.status in TOO_LATE:
             _raise_if_cancelled()
             raise NoWorkerError(
                 f"{what} does not answer: no worker polls task queue {task_queue!r}. Start one with `tidemill worker`"
