@@ -300,6 +300,10 @@ class DagState(DagAssets, DagBackfills):
         at_once = self.spec.allow_trigger_in_future and self.spec.schedule.kind == "null"
         return run.run_after if date is None or at_once else max(run.run_after, date)
 
+    def came_due(self, since: datetime, now: datetime) -> bool:
+        """Whether a queued run may start at *now*, as far as its date goes, that could not at *since*."""
+        return any(since < self.not_before(tracked.run) <= now for tracked in self.queued)
+
     def start(self, tracked: TrackedRun, now: datetime) -> None:
         tracked.state = RunState.RUNNING
         tracked.started_at = tracked.started_at or now

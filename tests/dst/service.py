@@ -256,6 +256,8 @@ class Service:
             parent=base.parent,
             reset_from=base.run_id,
         )
+        if base.suggested_at is not None and base.suggested_at < started_id:  # its history is as long
+            made.suggested_at = base.suggested_at
         self.executions[made.run_id] = made
         self.current[made.workflow_id] = made.run_id
         made.steps = [copy.copy(each) for each in base.steps[:step]]

@@ -17,6 +17,7 @@ from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import coming_runs, spread
 from tidemill.model.dag.views import dag_row
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.run.identity import TriggerRequest, manual_run
 from tidemill.model.spec.dag import DagSpec
 from tidemill.model.spec.timetables import CronTrigger, DagRunInfo
 from tidemill.model.spec.timetables.cron import Cron, DstPolicy, cron
@@ -319,3 +320,18 @@ def test_a_run_is_made_when_its_jitter_says_and_has_its_dates() -> None:
     state.is_paused = False
     made = state.create_due(made_at)
     assert [(run.run.run_after, run.run.logical_date) for run in made] == [(due, at("2026-01-01"))]
+
+
+def test_a_run_that_comes_due_while_another_is_started_is_seen() -> None:
+    """The start of a run takes a while, and who looks for the next wake by then does not see it as one to come."""
+    start = at("2026-01-01")
+    state = DagState(spec=dag("d", [empty("a")], schedule=None), registered_at=start)
+    for second in (10, 11):
+        due = start + timedelta(seconds=second)
+        state.create(manual_run("d", state.spec.schedule, TriggerRequest(logical_date=due), start), start, "by hand")
+    looked_at, by_then = start + timedelta(seconds=10.5), start + timedelta(seconds=11.5)
+    [first] = state.startable(looked_at)
+    state.start(first, looked_at)
+    assert state.next_wake(by_then) is None
+    assert state.came_due(looked_at, by_then)
+    assert not state.came_due(by_then, by_then + timedelta(days=1))

@@ -148,10 +148,11 @@ class DagWorkflow:
             self.state.create_by_assets(workflow.now())
             self.state.create_due(workflow.now())
             dealt_with = await self._create_for_backfills()
+            looked_at = workflow.now()
             await self._start_queued()
             done = self.state.ticks == ahead and not dealt_with and not self.state.can_still_create(workflow.now())
             # A catch-up has no end of its own that a history could wait for.
-            if done or self._ripe():
+            if (done and not self._came_due(looked_at)) or self._ripe():
                 return
 
     def _tell_assets(self) -> None:
@@ -258,6 +259,11 @@ class DagWorkflow:
             self.state.start(tracked, workflow.now())
         if startable:
             await asyncio.gather(*(self._runs.start(tracked) for tracked in startable))
+
+    def _came_due(self, since: datetime) -> bool:
+        """Whether a run has come due while others were started: who looks for the next wake does not see it."""
+        came_due = self._hold_until is None and self.state.came_due(since, workflow.now())
+        return came_due and workflow.patched("starts-what-came-due-meanwhile")
 
     # Manual runs
 
