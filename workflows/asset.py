@@ -69,8 +69,9 @@ class AssetWorkflow:
     def _tell_others(self) -> None:
         """Tells DAGs of events, watchers what to look for, and people that it is late."""
         self._send()
-        bare = self.state.watchers_need_bundle and not workflow.patched("watchers-of-bundles")
-        for name, wanted in self.state.watchers_to_tell(of_before=bare).items():
+        if self.state.watchers_need_bundle:
+            workflow.deprecate_patch("watchers-of-bundles")
+        for name, wanted in self.state.watchers_to_tell().items():
             self._begin(self._tell_watcher(name, wanted))
         for lateness in self.state.take_lateness(workflow.now()):
             self._begin(self._tell_late(lateness))

@@ -56,8 +56,7 @@ class DagBundleWorkflow:
         self._registering: set[str] = set()
         self._telling = False
         self._comparing = False
-        self._compares = workflow.patched("compares-and-doubts")
-        """Histories of before do not look at DAGs again that are registered, and believe each listing."""
+        workflow.deprecate_patch("compares-and-doubts")
         self._under_way: set[asyncio.Task[None]] = set()
 
     @workflow.run
@@ -70,7 +69,7 @@ class DagBundleWorkflow:
             elif not self._under_way and workflow.all_handlers_finished():
                 self.state.executions += 1
                 workflow.continue_as_new(self.state)
-            wake = self.state.next_wake(now, self._parsing, compares=self._compares)
+            wake = self.state.next_wake(now, self._parsing)
             await self._alarm.until(None if self._ripe else wake)
 
     @property
@@ -95,7 +94,7 @@ class DagBundleWorkflow:
         due_now = bool(self.state.to_compare()) and (compare_at is None or compare_at <= now)
         # What is read or registered just now is known better than any list knows it.
         quiet = not (self._comparing or self._registering or self._parsing or self.state.unparsed)
-        if due_now and quiet and self._compares:
+        if due_now and quiet:
             self._comparing = True
             self._begin(self._compare())
         if not self._telling and self.state.file_states(now):
@@ -125,7 +124,7 @@ class DagBundleWorkflow:
                 LISTING_TIMEOUT,
                 LOST_WORKERS,
             )
-            self.state.take_listing(listing, workflow.now(), requested_at, doubts=self._compares)
+            self.state.take_listing(listing, workflow.now(), requested_at)
         except ActivityError as error:
             self.state.cannot_list(cause_of(error), workflow.now())
         finally:
@@ -231,7 +230,7 @@ class DagBundleWorkflow:
     async def refresh(self, paths: list[str]) -> BundleView:
         """Lists and parses now, changed or not: *paths*, or all if none are given. Answers when all is done."""
         await self._listed_now()
-        self.state.force(paths or None, compares=self._compares)
+        self.state.force(paths or None)
         await self._settled(self._idle)
         return self.state.view()
 
@@ -273,7 +272,7 @@ class DagBundleWorkflow:
     def _idle(self) -> bool:
         unsent = self.state.registrations(workflow.now(), ()) or self.state.file_states(workflow.now())
         busy = self._parsing or self._registering or self._telling or self._comparing
-        to_compare = self._compares and self.state.compare_now and self.state.to_compare()
+        to_compare = self.state.compare_now and self.state.to_compare()
         return not (self.state.unparsed or unsent or busy or to_compare)
 
     # Questions

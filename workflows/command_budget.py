@@ -24,7 +24,6 @@ class CommandBudget:
         """Returns when a command of *size* bytes fits into the step. The first one of a step always does."""
         async with self._turn:
             while not self._fits(size):
-                workflow.deprecate_patch("command-budget")
                 await workflow.sleep(NEXT_STEP)
             self._bytes += size
             self._commands += 1

@@ -11,9 +11,7 @@ class ContinueSuggestion:
     would stand still for ever. So the first time is a marker in history, and counts from there on.
     """
 
-    def __init__(self, acted_on: str) -> None:
-        """*acted_on*: the marker that workers of release 0.2 write when they act on the suggestion."""
-        self._acted_on = acted_on
+    def __init__(self) -> None:
         self._is_recorded = False
 
     def is_made(self) -> bool:
@@ -23,5 +21,5 @@ class ContinueSuggestion:
             return self._is_recorded
         # The number makes it a marker of this task alone: an answer of False is kept for the whole execution.
         number = info.get_current_history_length()
-        self._is_recorded = workflow.patched(f"continue-as-new-suggested-{number}") or workflow.patched(self._acted_on)
+        self._is_recorded = workflow.patched(f"continue-as-new-suggested-{number}")
         return self._is_recorded

@@ -47,10 +47,9 @@ class MemoView:
         known_by = known_by or row
         if not self._enabled or known_by == self._shown:
             return
-        workflow.deprecate_patch("memo-view")
         is_new = as_before is None or as_before != self._shown_as_before
-        if not is_new and not workflow.patched("memo-newest-run"):
-            return
+        if not is_new:
+            workflow.deprecate_patch("memo-newest-run")
         now = workflow.now()
         self._free_at = [at for at in self._free_at if at > now]
         if len(self._free_at) >= AT_ONCE and not at_once:

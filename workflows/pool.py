@@ -51,10 +51,12 @@ class PoolWorkflow:
     async def run(self, _: PoolState) -> None:
         """Grants what is free whenever something changes, for ever."""
         workflow.register_random_seed_callback(self._reset)  # not in __init__: a replay makes the object earlier
-        if workflow.info().continued_run_id is None and workflow.patched("asks-holders"):
+        if workflow.info().continued_run_id is None:
+            workflow.deprecate_patch("asks-holders")
             await self._learn_holders()
         while True:
-            if self._was_reset and workflow.patched("asks-holders-after-reset"):
+            if self._was_reset:
+                workflow.deprecate_patch("asks-holders-after-reset")
                 self._was_reset = False
                 await self._learn_holders()
             await self._grant()
@@ -62,7 +64,6 @@ class PoolWorkflow:
                 self.state.name, self.state.settings.slots, self.state.occupied, len(self.state.waiting)
             )
             if self._holders_to_look_at():
-                workflow.deprecate_patch("looks-beside-granting")
                 self._looking = asyncio.create_task(self._look_for_the_dead())
             if workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._is_looking)
@@ -140,12 +141,11 @@ class PoolWorkflow:
     def ask(self, requests: Sequence[LeaseRequest]) -> None:
         """Instances of tasks ask to be let in."""
         for request in requests:
-            if self.state.was_returned(request) and workflow.patched("remembers-returns"):
+            if self.state.was_returned(request):
+                workflow.deprecate_patch("remembers-returns")
                 if workflow.patched("forgets-returns"):
                     self.state.forget_return(request)
                 continue
-            if self.state.holds(request):
-                workflow.deprecate_patch("keeps-slots")
             self.state.ask(request)
         self._alarm.fire()
 

@@ -101,13 +101,11 @@ class BundleState(Record):
         """When the folder is listed next; None: now."""
         return None if self.listed_at is None else self.listed_at + self.settings.dag_dir_list_interval
 
-    def take_listing(
-        self, listing: Listing, now: datetime, requested_at: datetime | None = None, *, doubts: bool = True
-    ) -> None:
+    def take_listing(self, listing: Listing, now: datetime, requested_at: datetime | None = None) -> None:
         """Takes note of the files that are there.
 
         A file that was parsed since *requested_at* is known better than the listing knows it: it is looked at again.
-        With *doubts*, most files are not believed to be gone at once, and none that may be where nobody could look.
+        Most files are not believed to be gone at once, and none that may be where nobody could look.
         """
         self.listed_at, self.problem, self.warnings = now, None, listing.warnings
         self.compared_at = self.compared_at or now
@@ -119,10 +117,8 @@ class BundleState(Record):
         for path in [path for path in self.files if path in passed_over]:
             del self.files[path]  # it is there, and is no file of DAGs
         gone = [path for path in self.files if path not in files]
-        if doubts:
-            gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
-            gone = self._believed(gone, len(files), now)
-        for path in gone:
+        gone = [path for path in gone if not any(_is_below(path, folder) for folder in listing.unreadable)]
+        for path in self._believed(gone, len(files), now):
             del self.files[path]
         for path, digest in files.items():
             record = self.files.get(path)
@@ -207,20 +203,19 @@ class BundleState(Record):
         wanted.sort(key=lambda path: (self.files[path].parsed_at is not None, self.files[path].parsed_at or now, path))
         return wanted[: max(0, room)]
 
-    def force(self, paths: Collection[str] | None = None, *, compares: bool = True) -> None:
+    def force(self, paths: Collection[str] | None = None) -> None:
         """Has files parsed whether they have changed or not, and their DAGs asked that could not be; None: all.
 
-        What was refused is asked once more: whose a DAG is may have been changed. *compares*: whether DAGs are looked
-        at again, which executions of the release before do not do.
+        What was refused is asked once more: whose a DAG is may have been changed.
         """
         for path, record in self.files.items():
             record.forced = record.forced or paths is None or path in paths
         for owned in self.dags.values():
             if paths is None or owned.path in paths:
                 owned.register_after = None
-                if compares and owned.error is not None:
+                if owned.error is not None:
                     owned.registered = None
-        self.compare_now = compares
+        self.compare_now = True
 
     def parse_question(self, path: str) -> ParseQuestion:
         extras = self.files[path].extras
@@ -362,17 +357,17 @@ class BundleState(Record):
 
     # Time
 
-    def next_wake(self, now: datetime, under_way: Collection[str], *, compares: bool = True) -> datetime | None:
+    def next_wake(self, now: datetime, under_way: Collection[str]) -> datetime | None:
         """When something has to be done next if nothing happens before; None: only when something happens.
 
-        What is due already is under way, or waits for what is. *compares*: whether DAGs are looked at again.
+        What is due already is under way, or waits for what is.
         """
         times = [self.next_listing() or now]
         waiting = (path for path in self.files if path not in under_way and self.wants_parse(path))
         times += [self.may_parse(path) or now for path in waiting]
         gone = (o.gone_since for o in self.dags.values() if o.gone_since is not None and not o.reported.is_stale)
         times += [since + self.settings.stale_dag_threshold for since in gone]
-        if compares and self.to_compare():
+        if self.to_compare():
             times.append(self.next_comparison() or now)
         times += [owned.register_after for owned in self.dags.values() if owned.register_after is not None]
         return min((time for time in times if time > now), default=None)

@@ -63,12 +63,9 @@ class DagAssets(DagData):
             asset_run(self.spec.dag_id, self.gathering.take(condition, catchup=self.spec.catchup, all_of_it=consume))
         ]
 
-    def ties_to_tell(self, *, of_before: bool = False) -> dict[str, Tie]:
-        """By workflow, what it has not been told yet of this DAG; from then on it counts as told.
-
-        *of_before*: as releases before 0.3 told it.
-        """
-        wanted = wanted_ties(self.spec, of_before=of_before)
+    def ties_to_tell(self) -> dict[str, Tie]:
+        """By workflow, what it has not been told yet of this DAG; from then on it counts as told."""
+        wanted = wanted_ties(self.spec)
         for workflow_id in self.ties.keys() - wanted.keys():
             wanted[workflow_id] = Tie(dag_id=self.spec.dag_id)
         gathering = self.gathering or Gathering()
@@ -106,20 +103,20 @@ class DagAssets(DagData):
 
 
 def ties_need_bundle(spec: DagSpec) -> bool:
-    """Whether the bundle of the DAG's file decides what it tells an asset; releases before 0.3 told without it."""
+    """Whether the bundle of the DAG's file decides what it tells an asset."""
     named = [*assets_in(condition)] if (condition := waited_for(spec.schedule)) is not None else []
     named += [outlet for task in spec.tasks for outlet in task.outlets if isinstance(outlet, Asset)]
     return spec.source is not None and any(asset.acts or not owns_asset(asset, spec) for asset in named)
 
 
-def wanted_ties(spec: DagSpec, *, of_before: bool = False) -> dict[str, Tie]:
-    """By workflow, what a DAG has to do with assets and aliases; *of_before*: as releases before 0.3 told it."""
+def wanted_ties(spec: DagSpec) -> dict[str, Tie]:
+    """By workflow, what a DAG has to do with assets and aliases."""
     found: dict[str, Tie] = {}
 
     def add(workflow_id: str, asset: Asset | None = None, **fields: object) -> None:
         before = found.get(workflow_id, Tie(dag_id=spec.dag_id))
-        if asset is not None and (of_before or owns_asset(asset, spec)):
-            fields |= {"asset": asset, "source": source_for(asset, spec, of_before=of_before)}
+        if asset is not None and owns_asset(asset, spec):
+            fields |= {"asset": asset, "source": source_for(asset, spec)}
         found[workflow_id] = before.model_copy(update=fields)
 
     condition = waited_for(spec.schedule)
@@ -145,12 +142,12 @@ def owns_asset(asset: Asset, spec: DagSpec) -> bool:
     return owns is None or owns.problem("asset", asset.name) is None
 
 
-def source_for(asset: Asset, spec: DagSpec, *, of_before: bool = False) -> DagSource | None:
+def source_for(asset: Asset, spec: DagSpec) -> DagSource | None:
     """The DAG's file, for an asset that has watchers or tells somebody: whose they are, and of which bundle.
 
     The version of the file is there for functions and classes of it alone: assets are not told of each version.
     """
-    if spec.source is None or asset.calls_code or not asset.acts or of_before:
+    if spec.source is None or asset.calls_code or not asset.acts:
         return spec.source if asset.calls_code else None
     return without_version(spec.source)
 

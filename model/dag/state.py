@@ -119,10 +119,6 @@ class DagState(DagAssets, DagBackfills):
             return True
         return self.not_before(tracked.run) <= now
 
-    def waits_for_a_date(self, now: datetime) -> bool:
-        """Whether a run is queued whose date is in the future."""
-        return any(self.not_before(tracked.run) > now for tracked in self.queued)
-
     def made_at(self, info: DagRunInfo) -> datetime:
         """When the run of *info* is made, if nothing stands in its way: later than it is due by the DAG's jitter."""
         return info.run_after + spread(self.spec.dag_id, info.run_after, self.spec.jitter)
@@ -187,10 +183,6 @@ class DagState(DagAssets, DagBackfills):
             self.keep_date(run)
         self.note(now, DecisionKind.CREATED, run.run_id, reason)
         return tracked
-
-    def shares_its_id(self, run: RunIdentity) -> bool:
-        """Whether *run*, which has a date, was given an id here that another run has."""
-        return run.logical_date is not None and _has_generated_run_id(run) and self.holder(run) == run.run_id
 
     def _with_free_id(self, run: RunIdentity) -> RunIdentity:
         """*run* with a number behind the id that it was given here, if two were triggered for one instant."""
@@ -377,16 +369,15 @@ class DagState(DagAssets, DagBackfills):
 
     # The DAG itself
 
-    def register(self, spec: DagSpec, now: datetime, *, by_hand_too: bool = True) -> bool:
+    def register(self, spec: DagSpec, now: datetime) -> bool:
         """Puts *spec* in the place of the present one, at once. False if nothing changed.
 
         Runs that exist keep the version they were made with. The next run is the first interval
         of the new schedule that begins at or after the end of the last one.
 
-        *by_hand_too*: whether who registers by hand is refused where a bundle has the DAG, which the release before
-        did not do. Raises OtherBundleError, or InvalidInputError, where the DAG is another's.
+        Raises OtherBundleError, or InvalidInputError, where the DAG is another's.
         """
-        self._check_owner(spec, by_hand_too=by_hand_too)
+        self._check_owner(spec)
         if self.assigned_to is not None and spec.source is not None and spec.source.bundle == self.assigned_to:
             self.assigned_to = None  # its source says so from now on
         self._ties_are_sent = False  # told again: an asset that was ended meanwhile knows nobody
@@ -442,13 +433,11 @@ class DagState(DagAssets, DagBackfills):
         mine = source is not None and source.bundle is not None and not self.file.is_stale
         return mine and self.assigned_to is None and (offered is None or offered.bundle is None)
 
-    def _check_owner(self, spec: DagSpec, *, by_hand_too: bool) -> None:
+    def _check_owner(self, spec: DagSpec) -> None:
         """Raises OtherBundleError where *spec* does not come from the bundle that has the DAG.
 
         A DAG that its bundle has in no file any more, or that no bundle has, is free.
         """
-        if not by_hand_too and self.is_replaced_by_hand(spec):
-            return
         source, offered = self.spec.source, spec.source
         owner = source.bundle if source is not None else None
         bundle = offered.bundle if offered is not None else None

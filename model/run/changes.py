@@ -77,19 +77,13 @@ def keeps_times(state: DagRunState, mark: MarkRequest | None, mark_run: RunMark 
     return mark_run is not None or (mark is not None and not resumed(state, mark).states)
 
 
-def run_marked(state: DagRunState, mark: RunMark, *, keeps_ends: bool, keeps_teardowns: bool = False) -> Change:
+def run_marked(state: DagRunState, mark: RunMark, *, keeps_teardowns: bool = False) -> Change:
     """Tasks that run, or wait for something, take the state of the run; what has ended keeps its own (as in Airflow).
 
-    Without *keeps_ends*, as up to 0.2.0: marked success, every task has succeeded, also those that had failed. With
-    *keeps_teardowns* the teardowns go on.
+    With *keeps_teardowns* the teardowns go on.
     """
-    if keeps_ends:
-        under_way = [key for key, old in state.states.items() if old.holds_a_worker or old in WAITS]
-        ends = dict.fromkeys(under_way, TaskState(mark.state))
-    elif mark.state is TaskState.SUCCESS:
-        ends = {key: TaskState.SUCCESS for key, old in state.states.items() if old is not TaskState.REMOVED}
-    else:
-        ends = {key: TaskState.FAILED for key, old in state.states.items() if old.holds_a_worker}
+    under_way = [key for key, old in state.states.items() if old.holds_a_worker or old in WAITS]
+    ends = dict.fromkeys(under_way, TaskState(mark.state))
     if keeps_teardowns:
         ends = {key: end for key, end in ends.items() if not state.spec.by_id[split_key(key)[0]].is_teardown}
     return Change(states=ends, reason=f"the run was marked {mark.state}")

@@ -139,10 +139,8 @@ class RunDriver(Protocol):
 class RunEngine:
     """Decides for one run. Nobody else changes *state* and its instances."""
 
-    def __init__(self, state: DagRunState, driver: RunDriver, *, by_index: bool = True) -> None:
-        """Not *by_index*: mapped tasks as releases before 0.3 had them; see `RunPlan`."""
+    def __init__(self, state: DagRunState, driver: RunDriver) -> None:
         state.fill()
-        self._by_index = by_index
         self.state = state
         self.ended: RunEnd | None = None
         """How the run ends whatever its tasks do; None: as they do."""
@@ -161,7 +159,7 @@ class RunEngine:
 
     def _made_plan(self) -> RunPlan:
         state = self.state
-        plan = RunPlan(state.spec, state.states, state.past, state.parallelism, by_index=self._by_index)
+        plan = RunPlan(state.spec, state.states, state.past, state.parallelism)
         plan.paused, plan.ending = self.state.is_paused, self._tears_down
         for instance in self.state.instances.values():
             plan.skip(instance.key, instance.skips)
@@ -328,7 +326,7 @@ class RunEngine:
     def _skipped_by(self, instance: TaskInstance, task: Task, outcome: Outcome) -> tuple[str, ...]:
         """What a branch or a short circuit of that index skips. Raises InvalidInputError for a name of no task."""
         decided = outcome.xcom.get(SKIPMIXIN)
-        if isinstance(decided, Mapping) and self._by_index and instance.map_index != UNMAPPED:
+        if isinstance(decided, Mapping) and instance.map_index != UNMAPPED:
             return skipped_as_pushed(self.state.spec, task, decided)
         return skipped_tasks(self.state.spec, task, outcome.xcom.get(RETURN_VALUE))
 
@@ -611,10 +609,10 @@ class RunEngine:
             instance.clear()
         self._move(instance, then, reason)
 
-    def mark_run(self, mark: RunMark, *, keeps_ends: bool) -> None:
+    def mark_run(self, mark: RunMark) -> None:
         """Ends the run as a person has marked it; see `run_marked`."""
         self._decide_on_teardowns()
-        change = run_marked(self.state, mark, keeps_ends=keeps_ends, keeps_teardowns=self._tears_down)
+        change = run_marked(self.state, mark, keeps_teardowns=self._tears_down)
         self.apply(change)
         self.end_with(RunEnd(RunState(mark.state), f"marked {mark.state}"))
 

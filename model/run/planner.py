@@ -40,8 +40,7 @@ class RunPlan:
     """What to do next in one run. Holds no more than can be made again from what it is given.
 
     *states* are by instance: `load`, or `load[0]`, `load[1]` once a mapped task is expanded. *parallelism* is how many
-    tasks of all DAGs may run at once; None: any number. Not *by_index*: as releases before 0.3, mapped tasks are
-    expanded as soon as their values are known, and setups further up count for all indexes of a group.
+    tasks of all DAGs may run at once; None: any number.
     """
 
     def __init__(
@@ -50,11 +49,8 @@ class RunPlan:
         states: Mapping[str, TaskState],
         past: Past | None = None,
         parallelism: int | None = None,
-        *,
-        by_index: bool = True,
     ) -> None:
         self.spec = spec
-        self._by_index = by_index
         self._to_expand: dict[str, None] = {}
         """Mapped tasks that could run, and have no instances yet."""
         self.states = dict(states)
@@ -114,7 +110,7 @@ class RunPlan:
             self._tell(other, task_id, map_index, old, state)
         if state.finished:
             for other in self._concerned.get(task_id, ()):
-                paired = self._by_index and self._paired(task_id, other)
+                paired = self._paired(task_id, other)
                 self._look_at([instance_key(other, map_index)] if paired else self.keys(other))
 
     def _tell(self, other: str, task_id: str, map_index: int, old: TaskState, new: TaskState) -> None:
@@ -204,7 +200,7 @@ class RunPlan:
             task_id
             for task_id in self.spec.mapped
             if self.states.get(task_id) is TaskState.NONE
-            and (not self._by_index or task_id in self._to_expand or not self.spec.mapped_over(task_id))
+            and (task_id in self._to_expand or not self.spec.mapped_over(task_id))
             and task_id not in self._unexpandable
             and all(self.states[key].finished for above in self.spec.mapped_over(task_id) for key in self.keys(above))
         ]
@@ -224,10 +220,10 @@ class RunPlan:
         below = [other for task_id in together for other in self.spec.downstreams[task_id]]
         for concerned in dict.fromkeys([*together, *below]):
             self._count_upstreams(concerned)
-        if self._by_index:  # what they depend on is less now
-            further = [other for task_id in together for other in self._concerned.get(task_id, ())]
-            for concerned in dict.fromkeys([*below, *further]):
-                self._look_at(self.keys(concerned))
+        # What they depend on is less now.
+        further = [other for task_id in together for other in self._concerned.get(task_id, ())]
+        for concerned in dict.fromkeys([*below, *further]):
+            self._look_at(self.keys(concerned))
 
     def cannot_expand(self, task_id: str, reason: str) -> None:
         """*task_id* cannot be mapped. When it could run it fails, or is skipped where its source did not succeed."""
@@ -240,7 +236,7 @@ class RunPlan:
         if scope is None or scope != self.spec.map_scopes.get(other):
             return False
         n, m = self._expanded.get(task_id), self._expanded.get(other)
-        if self._by_index and n != m:  # what they are mapped over was run again by itself, and has come to more or less
+        if n != m:  # what they are mapped over was run again by itself, and has come to more or less
             return False
         return n is not None and m is not None
 
@@ -357,7 +353,7 @@ class RunPlan:
 
     def _end_by_sources(self, task_id: str) -> TaskState | None:
         """How a mapped task ends whose values never come, whatever its rule (Airflow: MappedTaskUpstreamDep)."""
-        if not self._by_index or task_id in self._expanded or task_id not in self.spec.mapped:
+        if task_id in self._expanded or task_id not in self.spec.mapped:
             return None
         sources = {self.states[above] for above in self.spec.mapped_over(task_id) if above in self.states}
         if FAILURES & sources:
@@ -384,12 +380,12 @@ class RunPlan:
         task_id, map_index = split_key(key)
         if not self._counts(key, other):
             return []
-        return [instance_key(other, map_index)] if self._by_index and self._paired(other, task_id) else self.keys(other)
+        return [instance_key(other, map_index)] if self._paired(other, task_id) else self.keys(other)
 
     def _counts(self, key: str, other: str) -> bool:
         """Whether *key*, which may have no instances yet, depends on instances of *other*."""
         task_id, _ = split_key(key)
-        if not self._by_index or task_id not in self.spec.mapped or task_id in self._expanded:
+        if task_id not in self.spec.mapped or task_id in self._expanded:
             return True
         return other not in self._expanded or self.spec.map_scopes[other] != self.spec.map_scopes[task_id]
 

@@ -259,19 +259,6 @@ def test_what_a_commit_has_removed_is_meant_to_be_gone() -> None:
     assert (len(bundle.files), bundle.problem) == (1, None)
 
 
-def test_what_a_release_before_has_begun_goes_on_as_it_did() -> None:
-    """Its histories have no timer for a comparison, ask no refused DAG again, and believe each listing."""
-    bundle = of_many()
-    bundle.registered("d0", "1-d0", None, "in place")
-    bundle.registered("d1", "1-d1", "refused")
-    assert bundle.next_wake(NOW, (), compares=False) == NOW + bundle.settings.dag_dir_list_interval
-    bundle.force(compares=False)
-    assert bundle.registrations(NOW, ()) == {}
-    assert not bundle.compare_now
-    bundle.take_listing(many(*range(6)), NOW, doubts=False)
-    assert bundle.files == {}
-
-
 def test_a_file_that_is_passed_over_is_read_as_long_as_its_dags_are_known() -> None:
     """Files of before the rule, and those that lose the words while somebody edits them."""
     bundle = state()

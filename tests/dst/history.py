@@ -98,6 +98,8 @@ class Step:
     patches: tuple[str, ...] = ()
     has_new_patch: bool = False
     """Whether one of them is not deprecated: then the last release does not know it."""
+    may_lack: frozenset[str] = frozenset()
+    """Of the outline, the markers that are deprecated: code that knows nothing of them any more may replay it."""
     flags: tuple[int, ...] = ()
     strict: bool = True
     """Whether a replay has to give the same commands to the byte. Not after a reset: the run id has changed."""

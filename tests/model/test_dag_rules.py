@@ -249,14 +249,6 @@ def test_a_dag_that_is_kept_by_hand_is_taken_by_no_bundle() -> None:
     assert state.register(of_bundle("b"), START)
 
 
-def test_a_history_of_the_release_before_takes_what_was_registered_by_hand() -> None:
-    state = owned_by("b")
-    assert state.is_replaced_by_hand(of_bundle(None))
-    assert not state.is_replaced_by_hand(of_bundle("a"))
-    assert state.register(of_bundle(None, tags=["x"]), START, by_hand_too=False)
-    assert not state.is_replaced_by_hand(of_bundle(None))
-
-
 def test_runs_of_backfills_take_no_room() -> None:
     """A backfill has a limit of its own: the schedule goes on beside it."""
     spec = dag("d", [], schedule="@daily", start_date="2026-01-01T00:00:00Z", max_active_runs=1)

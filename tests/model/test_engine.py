@@ -319,7 +319,7 @@ def test_what_is_cleared_while_it_runs_begins_anew() -> None:
 def test_a_run_that_is_marked_stops_what_runs_and_skips_the_rest() -> None:
     driver = Driver([python("a"), python("b", "a")])
     driver.begin()
-    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.engine.mark_run(RunMark(state="success"))
     driver.comes_to("a", Failure(error_type="Cancelled", message="", retryable=False))
     assert driver.engine.end == RunEnd(RunState.SUCCESS, "marked success")
     assert driver.states == {"a": "success", "b": "skipped"}
@@ -329,14 +329,9 @@ def test_a_run_that_is_marked_success_keeps_what_has_failed() -> None:
     driver = Driver([python("a"), python("b", "a"), python("c")])
     driver.begin()
     driver.comes_to("a", Failure(error_type="ValueError", message="no", retryable=False))
-    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.engine.mark_run(RunMark(state="success"))
     driver.comes_to("c", Failure(error_type="Cancelled", message="", retryable=False))
     assert driver.states == {"a": "failed", "b": "upstream_failed", "c": "success"}
-    before = Driver([python("a"), python("b", "a")])
-    before.begin()
-    before.comes_to("a", Failure(error_type="ValueError", message="no", retryable=False))
-    before.engine.mark_run(RunMark(state="success"), keeps_ends=False)
-    assert before.states == {"a": "success", "b": "success"}, "as up to 0.2.0"
 
 
 SPARK = {"task_id": "a", "kind": "spark_sql", "sql": "SELECT 1", "retries": 0}
@@ -420,7 +415,7 @@ def test_a_run_that_ends_early_tears_down_first(how: str, of_work: str, end: Run
     driver = working()
     driver.engine.plan.paused = paused
     if how in ("success", "failed"):
-        driver.engine.mark_run(RunMark.model_validate({"state": how}), keeps_ends=True)
+        driver.engine.mark_run(RunMark.model_validate({"state": how}))
     elif how == "timeout":
         driver.engine.time_out()
     else:
@@ -440,7 +435,7 @@ def test_a_teardown_that_runs_goes_on_where_its_run_is_marked() -> None:
     driver = working()
     driver.comes_to("w", result(None))
     assert driver.attempts == ["after", "t", "alone"]
-    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.engine.mark_run(RunMark(state="success"))
     assert ("stop", "t") not in driver.told
     assert ("stop", "after") in driver.told
 
@@ -448,7 +443,7 @@ def test_a_teardown_that_runs_goes_on_where_its_run_is_marked() -> None:
 def test_a_teardown_that_is_to_fail_its_run_fails_one_that_was_marked_success() -> None:
     driver = Driver([python("w"), python("t", "w", is_teardown=True, on_failure_fail_dagrun=True)])
     driver.begin()
-    driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+    driver.engine.mark_run(RunMark(state="success"))
     driver.comes_to("w", Failure(error_type="Cancelled", message="", retryable=False))
     driver.comes_to("t", FAILED)
     assert driver.engine.end == RunEnd(RunState.FAILED, "t failed")
@@ -464,7 +459,7 @@ def test_a_teardown_that_its_past_holds_runs_when_its_run_is_ended(how: str) -> 
     assert (driver.states["t"], driver.attempts) == ("none", [])
     match how:
         case "mark":
-            driver.engine.mark_run(RunMark(state="success"), keeps_ends=True)
+            driver.engine.mark_run(RunMark(state="success"))
         case "timeout":
             driver.engine.time_out()
         case "cancel":

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import at, dag, empty
 from tidemill.model.dag.explaining import explain_dag
@@ -191,6 +191,7 @@ SCHEDULES = ["@daily", "@hourly", "0 */6 * * *", "30 3 * * 1-5", "15 10 1,15 * *
 
 
 @settings(max_examples=150, deadline=None)
+@example("@daily", "30 3 * * 1-5", 17, 60, True)
 @given(st.sampled_from(SCHEDULES), st.sampled_from(SCHEDULES), st.integers(0, 20), st.integers(1, 60), st.booleans())
 def test_old_and_new_schedules_neither_overlap_nor_double(
     old: Any, new: Any, before: int, after: int, catchup: bool
@@ -205,8 +206,12 @@ def test_old_and_new_schedules_neither_overlap_nor_double(
     intervals += intervals_of(state, change + timedelta(hours=after))
     assert all(a.end <= b.start for a, b in pairwise(intervals))
     if catchup and 0 < of_old < len(intervals):
-        first = intervals[of_old]
-        assert first.start - intervals[of_old - 1].end < first.end - first.start, "no gap but a part of an interval"
+        first, ended = intervals[of_old].start, intervals[of_old - 1].end
+        if isinstance(new, int):
+            assert first == ended
+        else:
+            of_new = intervals_of(scheduled(start, schedule=new, **fields), first)
+            assert not [i for i in of_new if ended <= i.start and i.end <= first], "no gap but a part of an interval"
 
 
 def intervals_of(state: DagState, now: datetime) -> list[DataInterval]:

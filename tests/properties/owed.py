@@ -42,10 +42,6 @@ def _goes_on(look: Look) -> bool:
     return look.idle and not holds and look.object.tasks.ended is None and look.closed is None
 
 
-def _by_index(look: Look) -> bool:
-    return bool(look.object.tasks.engine._by_index)
-
-
 def _owing(look: Look) -> Owing:
     """How the run stands; made once for all properties of a look."""
     if "owing" not in look.shared:
@@ -72,7 +68,7 @@ def _new_ends(look: Look) -> Any:
 @prop(LEVEL)
 def what_may_run_is_not_left_waiting(look: Look) -> Found:
     """After a workflow task no task has still to begin whose trigger rule lets it run, or ends it."""
-    if not _goes_on(look) or not _by_index(look):
+    if not _goes_on(look):
         return
     owing = _owing(look)
     for key, instance in look.state.instances.items():
@@ -89,7 +85,7 @@ def what_may_run_is_not_left_waiting(look: Look) -> Found:
 @prop(LEVEL)
 def a_task_ends_unrun_for_a_reason(look: Look) -> Found:
     """A task is skipped, or upstream_failed, without having run only where its rule, a branch or a person says so."""
-    if not look.before or not _by_index(look) or look.object.tasks.ended is not None or _changed_by_people(look):
+    if not look.before or look.object.tasks.ended is not None or _changed_by_people(look):
         return
     owing = _owing(look)
     for key, instance in look.state.instances.items():
@@ -111,7 +107,7 @@ def a_task_ends_unrun_for_a_reason(look: Look) -> Found:
 @prop(LEVEL)
 def a_task_starts_because_it_is_owed(look: Look) -> Found:
     """A task, or an instance of a mapped one, begins only when its rule and the setups above let it run."""
-    if not look.before or not _by_index(look) or _changed_by_people(look):
+    if not look.before or _changed_by_people(look):
         return
     owing = _owing(look)
     for key, instance in look.state.instances.items():

@@ -122,11 +122,9 @@ class ChildRuns:
         All its tasks are cleared: their numbers of tries go on. It keeps the conf that it had, unless the backfill has
         one. What Temporal no longer keeps begins anew.
         """
-        clears = workflow.patched("backfills-clear")
-        if not clears and (tracked.run.conf or not workflow.patched("keeps-conf-of-run")):
-            return
+        workflow.deprecate_patch("backfills-clear")
         had = await look_up(find_conf, tracked.run.workflow_id)
-        if had.execution is not None and clears:
+        if had.execution is not None:
             everything = ClearRequest(run_on_latest_version=True)
             tracked.revision = Revision(execution=had.execution, clear=everything)
         reason = f"it begins anew, with try 1: {had.problem}"
@@ -195,10 +193,7 @@ class ChildRuns:
     @staticmethod
     def _is_about_to_close(tracked: TrackedRun, tries: int) -> bool:
         """Whether an execution that was found running for the *tries*-th time is the one before."""
-        if not tracked.again or tries < CLOSES_AFTER:
-            return tracked.again
-        workflow.deprecate_patch("adopt-what-goes-on")
-        return False
+        return tracked.again and tries < CLOSES_AFTER
 
     async def _follow(self, handle: workflow.ChildWorkflowHandle[Any, str], tracked: TrackedRun) -> None:
         """Hears of the run's end even if it cannot tell: terminated, timed out, failed."""
@@ -218,9 +213,6 @@ class ChildRuns:
         """Takes note of the end of a run, and tells those that wait for it."""
         tracked = self._state.runs.get(report.key)
         was_paused = self._state.is_paused
-        may_pause = tracked is not None and self._state.spec.max_consecutive_failed_dag_runs > 0
-        if may_pause and report.state is RunState.SUCCESS:
-            workflow.deprecate_patch("only-failures-pause")
         if tracked is not None and self._state.finish(report):
             self.tell(self._state.after(tracked.run.run_id))
             if self._state.is_paused != was_paused:
@@ -248,7 +240,6 @@ class ChildRuns:
 
     def tell_all(self) -> None:
         """Tells every run under way whether the DAG is paused."""
-        workflow.deprecate_patch("runs-hear-of-pauses")
         self.tell([t for t in self._state.runs.values() if t.state is RunState.RUNNING])
 
     def tell(self, runs: Sequence[TrackedRun]) -> None:

@@ -40,7 +40,7 @@ from ...model.run.revisions import ReviseQuestion, Revision
 from ...model.run.views import RunView
 from ...model.sizes import CONFS_LIMIT, check_conf_size, check_triggers_size
 from ...model.spec.dag import DagSpec
-from ...model.spec.timetables import AssetTriggered, waited_for
+from ...model.spec.timetables import waited_for
 from ...model.states import RunState
 from ..alarm import Alarm
 from ..asset_messages import tell_asset
@@ -59,8 +59,6 @@ TIE_AGAIN = timedelta(minutes=10)
 ASK_AGAIN_FIRST, ASK_AGAIN_LAST = timedelta(minutes=1), timedelta(hours=1)
 """After how long a timetable is asked again that has raised."""
 
-WHEN_QUIET = "continue-as-new-when-quiet"
-"""The marker that it waits until no run is under way; of an execution that has seen the suggestion."""
 MAX_RUNS_PER_REQUEST = 100
 """Runs in one request: their answers come in one activity, and each may have a large conf."""
 
@@ -82,7 +80,7 @@ class DagWorkflow:
         self._counting = BackfillCounting(self.state, self._alarm, lambda: self._hold_until is None)
         self._hold_until: datetime | None = None
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion(WHEN_QUIET)
+        self._suggestion = ContinueSuggestion()
         self._ask_again_at: datetime | None = None
         self._pause = ASK_AGAIN_FIRST
         self._tie_again_at: datetime | None = None
@@ -133,8 +131,6 @@ class DagWorkflow:
             self.state.number_by_time(workflow.now())
             self._runs.tell_all()
         self._ask_broken_again()
-        if self.state.waits_for_a_date(workflow.now()):
-            workflow.deprecate_patch("future-runs-take-no-slot")
         self._tie_again()
         self._tell_assets()
         while self.state.triggers:
@@ -157,21 +153,20 @@ class DagWorkflow:
 
     def _tell_assets(self) -> None:
         """Tells assets what this version of the DAG has to do with them."""
-        schedule = self.state.spec.schedule
-        of_before = isinstance(schedule, AssetTriggered) and schedule.condition is None
-        if of_before:
-            workflow.deprecate_patch("asset-ties")
-        bare = ties_need_bundle(self.state.spec) and not workflow.patched("ties-of-bundles")
-        for workflow_id, tie in self.state.ties_to_tell(of_before=bare).items():
+        if ties_need_bundle(self.state.spec):
+            workflow.deprecate_patch("ties-of-bundles")
+        for workflow_id, tie in self.state.ties_to_tell().items():
             task = asyncio.create_task(tell_asset(workflow_id, AssetInterface.tie(tie), tie.asset))
             self._tying.add(task)
             task.add_done_callback(self._tying.discard)
 
     def _tie_again(self) -> None:
         """Have assets told again now and then: one that was ended, and began anew, knows nobody."""
-        if waited_for(self.state.spec.schedule) is None or not workflow.patched("ties-again"):
+        if waited_for(self.state.spec.schedule) is None:
             self._tie_again_at = None
-        elif self._tie_again_at is None:
+            return
+        workflow.deprecate_patch("ties-again")
+        if self._tie_again_at is None:
             self._tie_again_at = workflow.now() + TIE_AGAIN
         elif workflow.now() >= self._tie_again_at:
             self._tie_again_at = workflow.now() + TIE_AGAIN
@@ -182,7 +177,6 @@ class DagWorkflow:
         if self.state.broken is None or not self.state.is_broken_by_timetable:
             self._ask_again_at, self._pause = None, ASK_AGAIN_FIRST
             return
-        workflow.deprecate_patch("asks-broken-timetables-again")
         if self._ask_again_at is None:
             self._ask_again_at = workflow.now() + self._pause
         elif workflow.now() >= self._ask_again_at:
@@ -247,14 +241,8 @@ class DagWorkflow:
     async def _start_queued(self) -> None:
         if self._hold_until is not None:
             return
-        revised = any(tracked.revision is not None for tracked in self.state.queued)
-        if revised:
-            workflow.deprecate_patch("marks-need-no-slot")
-        startable = self.state.startable(workflow.now())
         room = max(0, MAX_RUNNING - self.state.running)
-        if len(startable) > room:
-            workflow.deprecate_patch("most-running-runs")
-            startable = startable[:room]
+        startable = self.state.startable(workflow.now())[:room]
         for tracked in startable:
             self.state.start(tracked, workflow.now())
         if startable:
@@ -281,8 +269,6 @@ class DagWorkflow:
 
     def _create(self, requested: RunIdentity, now: datetime) -> RunIdentity:
         self._check_confs(requested)
-        if self.state.shares_its_id(requested):
-            workflow.deprecate_patch("tells-ids-apart")
         made = self.state.create(requested, now, f"triggered by {requested.triggered_by}")
         self._alarm.fire()
         return made.run
@@ -292,7 +278,7 @@ class DagWorkflow:
     ) -> RunIdentity:
         """The run that *request* asks for. Raises InvalidInputError."""
         self._check_triggerable()
-        self._check_request(request)
+        check_triggers_size([request])
         request = _triggered(request, by)
         question = TriggerQuestion(spec=self.state.spec, request=request, now=now, about_conf=about_conf)
         return (await ask(TimetableActivities.ask_trigger, question)).made()
@@ -301,31 +287,14 @@ class DagWorkflow:
         if self.state.held_up is not None and not self.state.is_paused:
             raise InvalidInputError(f"DAG {self.state.spec.dag_id!r} cannot be triggered: {self.state.held_up}")
 
-    @staticmethod
-    def _check_request(request: Any) -> None:
-        try:
-            check_triggers_size([request])
-        except InvalidInputError:
-            workflow.deprecate_patch("limits-triggers")
-            raise
-
     def _check_confs(self, *runs: RunIdentity, instead_of: RunIdentity | None = None) -> None:
         size = self.state.size_of_confs(*runs, without=instead_of) if any(run.conf for run in runs) else 0
         if size > CONFS_LIMIT:
-            workflow.deprecate_patch("limits-confs")
             raise InvalidInputError(
                 f"conf: with it, the {len(self.state.runs) + len(runs)} queued and running runs of DAG "
                 f"{self.state.spec.dag_id!r} have {size:,} bytes of conf, and may have {CONFS_LIMIT:,}. "
                 "Wait until some have ended, or keep the data elsewhere"
             )
-
-    @staticmethod
-    def _check_backfill_confs(request: BackfillRequest) -> None:
-        try:
-            check_conf_size(request.conf, request.max_active_runs)
-        except InvalidInputError:
-            workflow.deprecate_patch("limits-confs")
-            raise
 
     # Messages
 
@@ -437,8 +406,8 @@ class DagWorkflow:
         revision = Revision(execution=revised.execution, **change)
         keeps_times = revised.keeps_times
         if keeps_times or revision.mark_run is not None:
-            # The marker for either: a worker of the release before would take what the run reports for an old message.
-            keeps_times = workflow.patched("run-marks-keep-times")
+            keeps_times = True
+            workflow.deprecate_patch("run-marks-keep-times")
         self.state.revise(revised.run, revision, workflow.now(), keeps_times=keeps_times)
         if revision.mark_run is None:
             self._runs.tell_of_revision(self.state.runs[key], revised.instances)
@@ -453,9 +422,7 @@ class DagWorkflow:
 
     def _revise_queued(self, queued: TrackedRun, question: ReviseQuestion) -> list[str]:
         """A run that has not begun can be ended by a mark; there is nothing in it to clear."""
-        if queued.revision is None:
-            workflow.deprecate_patch("queued-runs-can-be-ended")
-        else:
+        if queued.revision is not None:
             message = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
             raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
         if question.mark is not None:
@@ -533,9 +500,9 @@ class DagWorkflow:
         """Puts another version of the DAG in place, at once."""
         with refusing():
             read = self._read(spec)
-            # Histories of before have taken such a version on.
-            strict = not self.state.is_replaced_by_hand(read) or workflow.patched("bundles-keep-their-dags")
-            changed = self.state.register(read, workflow.now(), by_hand_too=strict)
+            if self.state.is_replaced_by_hand(read):
+                workflow.deprecate_patch("bundles-keep-their-dags")
+            changed = self.state.register(read, workflow.now())
         self._alarm.fire()
         new = workflow.now() == self.state.registered_at  # this very message started the workflow
         change = Change.CREATED if new else Change.CHANGED if changed else Change.UNCHANGED
@@ -556,13 +523,13 @@ class DagWorkflow:
         """Takes a backfill on, or with `dry_run` tells what it would be. Refuses an empty one."""
         with refusing():
             check_backfill(self.state.spec, request)
-            self._check_backfill_confs(request)
-            if request.conf and workflow.patched("checks-conf-of-backfills"):
+            check_conf_size(request.conf, request.max_active_runs)
+            if request.conf:
+                workflow.deprecate_patch("checks-conf-of-backfills")
                 await self._ask_trigger({"conf": request.conf}, TriggeredBy.CLIENT, workflow.now(), about_conf=True)
         now = workflow.now()
         spec = self.state.spec
         question = Backfill.first_question(spec, request, now)
-        workflow.deprecate_patch("backfills-in-parts")
         batch = await ask(TimetableActivities.ask_backfill_part, question)
         with refusing():
             check_batch(self.state.spec, request, batch)

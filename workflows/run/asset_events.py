@@ -32,8 +32,8 @@ class AssetEvents:
         found, of_before = (
             events_of(run, task, instance, outlet_events, execution, every=every) for every in (True, False)
         )
-        if len(of_before) < len(found) and not workflow.patched("every-event-of-an-outlet"):
-            found = of_before
+        if len(of_before) < len(found):
+            workflow.deprecate_patch("every-event-of-an-outlet")
         telling = asyncio.create_task(_tell(found))
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)

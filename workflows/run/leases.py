@@ -101,7 +101,8 @@ class Leases:
         """*keys* are done with their slots: another task of the run takes them over at once, or they go back."""
         for key in keys:
             held = self._state.leases.get(key)
-            if held is not None and _may_be_passed_on(held) and workflow.patched("passes-slots-on"):
+            if held is not None and _may_be_passed_on(held):
+                workflow.deprecate_patch("passes-slots-on")
                 self._free.append((self._slots_of(key), self._state.leases.pop(key)))
             else:
                 self.give_back([key])
@@ -141,7 +142,8 @@ class Leases:
     def _remind(self) -> None:
         """Have what waits asked for again now and then. To a pool that knows of it, it is the same request."""
         under_way = self._reminder is not None and not self._reminder.done()
-        if self.unanswered and not under_way and workflow.patched("asks-pools-again"):
+        if self.unanswered and not under_way:
+            workflow.deprecate_patch("asks-pools-again")
             self._reminder = asyncio.create_task(self._ask_now_and_then())
 
     async def _ask_now_and_then(self) -> None:

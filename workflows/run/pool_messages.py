@@ -16,8 +16,6 @@ from ..calls import send
 
 PER_MESSAGE = 1000
 """How many requests one message to a pool may have."""
-TOGETHER = "one-message-to-a-pool"
-"""A marker that release 0.2 writes."""
 
 Asking = Callable[[str, Sequence[LeaseRequest]], Coroutine[Any, Any, None]]
 
@@ -34,14 +32,12 @@ class PoolMessages:
 
     def ask(self, pool: str, requests: Sequence[LeaseRequest]) -> None:
         """Asks *pool* to let instances in."""
-        workflow.deprecate_patch(TOGETHER)
         self._requests.setdefault(pool, []).extend(requests)
         if pool not in self._asking:
             self._asking[pool] = asyncio.create_task(self._ask_all(pool))
 
     def tell(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
         """Tells *pool* that leases are given back, parked, or passed on."""
-        workflow.deprecate_patch(TOGETHER)
         self._messages.setdefault(pool, {}).setdefault(message, []).extend(leases)
         if pool not in self._telling:
             self._telling[pool] = asyncio.create_task(self._tell_all(pool))

@@ -24,10 +24,9 @@ PUBLISH_TIMEOUT = timedelta(hours=2)
 
 async def spark_work(spec: DagSpec, attempt: TaskAttempt) -> Outcome:
     """Has one try made. When it fails or is stopped, nothing of it runs any more, and nothing can begin."""
-    # A release before would take an attempt that is given back for one that has succeeded: the marker stops it.
-    hands_over = workflow.patched("drivers-have-a-queue") and attempt.task.queue is None
+    workflow.deprecate_patch("drivers-have-a-queue")
     first = workflow.info().first_execution_run_id
-    attempt = attempt.model_copy(update={"hands_over": hands_over, "first_execution": first})
+    attempt = attempt.model_copy(update={"hands_over": attempt.task.queue is None, "first_execution": first})
     submission: Submission | None = None
     try:
         outcome = await own_activity(spec, attempt)
@@ -54,8 +53,8 @@ async def _publish(spec: DagSpec, attempt: TaskAttempt, outcome: Outcome) -> Non
     if (folder := outcome.staged) is not None:
         queue = following_queue(attempt.task)
         await part("tidemill.publish", folder, summary=folder.target, part="publish", queue=queue)
-    # Where a worker of a release without tables has decided what follows, that stands.
-    if (staged := outcome.staged_table) is not None and workflow.patched("publish-table"):
+    if (staged := outcome.staged_table) is not None:
+        workflow.deprecate_patch("publish-table")
         await _publish_table(part, TableAttempt(attempt=attempt, staged=staged))
 
 
@@ -64,8 +63,9 @@ async def _publish_table(part: Callable[..., Awaitable[Any]], question: TableAtt
     try:
         await _settle(part, question, "publish")
     except ActivityError as error:
-        if _ended_by_itself(error) or not workflow.patched("withdraw-table"):
+        if _ended_by_itself(error):
             raise
+        workflow.deprecate_patch("withdraw-table")
         # Its driver may be there yet, below a worker that is cut off, and its commit may have been made.
         try:
             await _settle(part, question.model_copy(update={"withdraws": True}), "withdraw")

@@ -18,7 +18,6 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.engine import CANCELLED, RunEngine
 from ...model.run.notices import EVENTS, end_of_run
 from ...model.run.planner import RunEnd, RunPlan
-from ...model.run.ready_tasks import needs_lease
 from ...model.run.state import DagRunState
 from ...model.run.task_instances import Failure, Outcome, TaskInstance
 from ...model.run.views import why
@@ -32,7 +31,6 @@ from .clocks import Clocks
 from .deadlines import Deadlines
 from .leases import Leases
 from .notices import Notices
-from .pool_messages import TOGETHER
 from .task_work import failure_of, work_of
 from .triggers import Triggers
 
@@ -53,8 +51,9 @@ class RunTasks:
     """
 
     def __init__(self, state: DagRunState, task_ended: Callable[[TaskInstance], None]) -> None:
-        by_index = not state.spec.mapped or workflow.patched("maps-by-index")
-        self.engine = RunEngine(state, self, by_index=by_index)
+        if state.spec.mapped:
+            workflow.deprecate_patch("maps-by-index")
+        self.engine = RunEngine(state, self)
         self.state = state
         self._task_ended = task_ended
         self._has_changes = False
@@ -80,8 +79,6 @@ class RunTasks:
 
     def start(self) -> None:
         """Takes up what an earlier execution of the run left: leases asked for, and waits for time."""
-        if any(needs_lease(task, self.state.parallelism) for task in self.state.spec.tasks):
-            workflow.deprecate_patch(TOGETHER)
         self._go_on_asking()
         self.leases.ask_again()
         self.set_clocks()
@@ -157,7 +154,8 @@ class RunTasks:
     def exchange_slots(self, wanted: Sequence[str], returned: Sequence[str]) -> bool:
         # Returned and wanted again in one step: asking returns what was held, and what is asked for is to stay.
         again = {*wanted} & {*returned}
-        if again and workflow.patched("keeps-what-is-asked-again"):
+        if again:
+            workflow.deprecate_patch("keeps-what-is-asked-again")
             returned = [key for key in returned if key not in again]
         lets_in = self.leases.ask(wanted)
         self.leases.give_back(returned)
@@ -207,8 +205,9 @@ class RunTasks:
 
     def _never_began(self, instance: TaskInstance, attempt: asyncio.Task[None]) -> None:
         """Ends an attempt that was stopped in the workflow task that made it: none of its own code has run."""
-        if self._attempts.get(instance.key) is not attempt or not workflow.patched("ends-unbegun-attempts"):
+        if self._attempts.get(instance.key) is not attempt:
             return
+        workflow.deprecate_patch("ends-unbegun-attempts")
         del self._attempts[instance.key]
         self._has_changes = True
         self._finish(instance, CANCELLED)
@@ -222,8 +221,8 @@ class RunTasks:
             outcome = await work_of(self.state.spec, attempt)
         except FailureError as error:
             outcome = failure_of(error, self.state.spec.by_id[instance.task_id].max_starts or MAX_STARTS)
-            if outcome.is_disruption and not workflow.patched("disruptions-are-free"):
-                outcome = outcome.model_copy(update={"is_disruption": False})
+            if outcome.is_disruption:
+                workflow.deprecate_patch("disruptions-are-free")
         except asyncio.CancelledError:  # stopped before there was anything to stop
             outcome = CANCELLED
         except (ValueError, LookupError) as error:  # values that do not fit what they are mapped to

@@ -40,8 +40,6 @@ from ..memo_view import MemoView, memo_with_view
 from .deadlines import of_queueing
 from .tasks import RunTasks
 
-DRAINS_LATE = "drains-late"
-"""The marker that it goes on beside tasks that take long; of an execution that has seen the suggestion."""
 MAX_EVENTS = 20_000
 MAX_BYTES = 20 * 2**20
 """Of a history, before a run starts nothing more in it; the server ends it at 51,200 events or 50 MB."""
@@ -65,12 +63,10 @@ class DagRunWorkflow:
         """Tasks whose state the DAG has not been told, though the next run looks back at them."""
         self._telling = False
         self._memo = MemoView()
-        self._suggestion = ContinueSuggestion(DRAINS_LATE)
+        self._suggestion = ContinueSuggestion()
 
     def _adopt(self, state: DagRunState) -> None:
         """Makes *state* this run's."""
-        if state.parallelism is not None:
-            workflow.deprecate_patch("parallelism")
         self.state = state
         self.tasks = RunTasks(state, self._task_ended)
         self._remembered = remembered(state.spec)
@@ -78,7 +74,6 @@ class DagRunWorkflow:
     def _task_ended(self, instance: TaskInstance) -> None:
         if instance.task_id not in self._remembered:
             return
-        workflow.deprecate_patch("tells-of-tasks-together")
         self._untold.add(instance.task_id)
 
     def _tell_of_tasks(self) -> None:
@@ -100,10 +95,7 @@ class DagRunWorkflow:
         """Takes up what a person has changed; the next run looks back at that, too."""
         self.tasks.engine.apply(change)
         self.state.ended_at = None
-        tasks = {split_key(key)[0] for key in change.states} & self._remembered
-        if tasks:
-            workflow.deprecate_patch("tells-of-tasks-together")
-            self._untold |= tasks
+        self._untold |= {split_key(key)[0] for key in change.states} & self._remembered
         return [*change.states]
 
     @workflow.run
@@ -155,7 +147,8 @@ class DagRunWorkflow:
         }
         current["parallelism"] = fresh.parallelism
         names = of_queueing(before.spec) if revision.clear is not None else set()
-        if names and workflow.patched("cleared-deadlines-count-anew"):
+        if names:
+            workflow.deprecate_patch("cleared-deadlines-count-anew")
             current["queued_at"] = fresh.queued_at
             current["missed"] = [name for name in before.missed if name not in names]
         keeps = revision.clear is None and keeps_times(before, revision.mark, revision.mark_run)
@@ -179,7 +172,8 @@ class DagRunWorkflow:
     def _takes_latest(self, request: ClearRequest) -> bool:
         wanted = request.run_on_latest_version
         if wanted is None and self.state.spec.reruns_latest:
-            return workflow.patched("clears-to-latest")
+            workflow.deprecate_patch("clears-to-latest")
+            return True
         return bool(wanted)
 
     def _revise(self, revision: Revision) -> None:
@@ -290,7 +284,8 @@ class DagRunWorkflow:
         )
         await self._tell_dag(DagInterface.run_finished(report))
         # A slot may have been granted meanwhile, and be on its way back.
-        while self.tasks.leases.telling and workflow.patched("returns-late-grants"):
+        while self.tasks.leases.telling:
+            workflow.deprecate_patch("returns-late-grants")
             await self.tasks.leases.all_sent()
 
     async def _tell_dag(self, call: SignalCall) -> None:
@@ -377,8 +372,10 @@ class DagRunWorkflow:
     def _marks(self, request: MarkRequest) -> list[Change]:
         """What a mark changes, and what goes on for it. Raises InvalidInputError."""
         below = resumed(self.state, request)
-        goes_on = bool(below.states) and workflow.patched("marks-resume")
-        return [marked(self.state, request), *([below] if goes_on else [])]
+        if not below.states:
+            return [marked(self.state, request)]
+        workflow.deprecate_patch("marks-resume")
+        return [marked(self.state, request), below]
 
     @workflow.update
     async def set_state(self, mark: RunMark) -> RunState:
@@ -388,7 +385,8 @@ class DagRunWorkflow:
         return RunState(mark.state)
 
     def _mark_run(self, mark: RunMark) -> None:
-        self.tasks.engine.mark_run(mark, keeps_ends=workflow.patched("run-marks-keep-ends"))
+        workflow.deprecate_patch("run-marks-keep-ends")
+        self.tasks.engine.mark_run(mark)
 
     @workflow.update
     async def respond(self, answer: Answer) -> str:
