@@ -229,14 +229,20 @@ class AssetState(OmitDefaults, Record):
         self.unsent[event.cause] = event
 
     def next_delivery(self, dag_id: str) -> Delivery | None:
-        """What a DAG is to be told next, no more than a message may have; None if nothing."""
+        """What a DAG is to be told next, no more than a message may have; None if nothing.
+
+        An asset is known by its name: who waits for it hears of it under the uri that its own file gives it.
+        """
         waiting = self.outbox.get(dag_id, [])
         if not waiting:
             return None
+        known_as = self.ties[dag_id].asset if dag_id in self.ties else None
         part: list[AssetEvent] = []
         size = 0
         for one in waiting:
             event = self.unsent[one.cause]
+            if known_as is not None and known_as.name == event.name:
+                event = event.model_copy(update={"uri": known_as.uri})
             size += json_size(event.model_dump(mode="json"))
             if one.history is not waiting[0].history or (part and size > BYTES_PER_MESSAGE):
                 break
@@ -267,14 +273,12 @@ class AssetState(OmitDefaults, Record):
 
     @property
     def watchers_need_bundle(self) -> bool:
-        """Whether a watcher without code of its own has a bundle; releases before 0.3 told it without."""
+        """Whether a watcher without code of its own has a bundle."""
         ties = [tie for tie in self.ties.values() if tie.source is not None and tie.asset is not None]
         return any(one.trigger.kind != "own" for tie in ties if tie.asset is not None for one in tie.asset.watchers)
 
-    def watchers_to_tell(self, *, of_before: bool = False) -> dict[str, WantedWatcher | None]:
+    def watchers_to_tell(self) -> dict[str, WantedWatcher | None]:
         """By name, the watchers that are to look for something else than before, None for nothing; they count as told.
-
-        *of_before*: as releases before 0.3 told them.
 
         A watcher looks while a DAG waits for the asset. Where several DAGs declare one of the same name, the first
         of them says what it is.
@@ -285,7 +289,7 @@ class AssetState(OmitDefaults, Record):
             for watcher in tie.asset.watchers if tie.asset is not None else ():
                 source = tie.source
                 if source is not None and watcher.trigger.kind != "own":  # its version says nothing to these
-                    source = None if of_before else without_version(source)
+                    source = without_version(source)
                 wanted.setdefault(watcher.name, WantedWatcher(watcher=watcher, dag_id=dag_id, source=source))
         changed: dict[str, WantedWatcher | None] = {
             name: found for name, found in wanted.items() if self.watching.get(name) != found

@@ -143,6 +143,29 @@ def test_an_asset_numbers_its_events_by_their_cause_and_tells_newcomers_of_those
     assert (state.consumers, state.outbox, state.unsent) == (["d", "f"], {}, {})
 
 
+def test_who_waits_for_an_asset_by_its_name_hears_of_it_whatever_uri_others_give_it() -> None:
+    bare, whole = (Asset.model_validate({"name": "orders", **more}) for more in ({}, {"uri": "file:///lake/orders"}))
+    state = AssetState(asset=bare)
+    state.tie(Tie(dag_id="reads", consumes=True, asset=bare), START)
+    state.tie(Tie(dag_id="also", consumes=True, asset=whole), START)
+    state.tie(Tie(dag_id="writes", produced_by=("t",), asset=whole), START)  # registered last: its uri is shown
+    state.add(ReportedEvent(cause="x"), START)
+    for dag_id, asset in (("reads", bare), ("also", whole)):
+        delivery = state.next_delivery(dag_id)
+        assert delivery is not None
+        gathering = Gathering()
+        gathering.hear(delivery.events[0], asset, paused=False, now=START)
+        assert gathering.is_due(asset), dag_id
+        assert gathering.take(asset, catchup=False).events[0].uri == asset.uri
+
+
+def test_assets_are_keys_of_a_dict() -> None:
+    """As what `dict(triggering_asset_events)` gives."""
+    assert {Asset.model_validate({"name": "a", "extra": {"x": 1}}): 1}[
+        Asset.model_validate({"name": "a", "extra": {"x": 1}})
+    ]
+
+
 def test_what_waits_to_be_told_has_bounds_and_keeps_its_order() -> None:
     state = AssetState(asset=Asset.model_validate({"name": "a"}))
     state.tie(Tie(dag_id="d", consumes=True), START)

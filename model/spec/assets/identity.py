@@ -74,6 +74,9 @@ class Asset(OmitDefaults, Model):
             )
         return self
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.uri))
+
     @property
     def acts(self) -> bool:
         """Whether something is done for it where it is looked after: by watchers, or when it is late."""
