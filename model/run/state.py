@@ -14,7 +14,7 @@ from ..spec.graph import ancestors
 from ..spec.params import param_value
 from ..spec.references import LENGTH, XCOM_REFERENCE
 from ..spec.tasks import AirflowTask, BaseTask, Task
-from ..states import WAITS, TaskState
+from ..states import TaskState
 from .attempts import INLINE_LIMIT, TaskAttempt
 from .context import resolve
 from .identity import RunIdentity, RunType
@@ -207,7 +207,7 @@ class DagRunState(OmitNewDefaults, Record):
     @property
     def has_waits(self) -> bool:
         """Whether a try goes on while no worker has it."""
-        return any(instance.state in WAITS for instance in self.instances.values())
+        return any(instance.waits for instance in self.instances.values())
 
     def settle_ended(self, *, waits_cost_no_try: bool = True) -> None:
         """Brings order into a run whose execution was ended from outside, with tasks under way.
@@ -218,7 +218,7 @@ class DagRunState(OmitNewDefaults, Record):
             state = instance.state.without_its_run
             if state is instance.state:
                 continue
-            if waits_cost_no_try and instance.state in WAITS:
+            if waits_cost_no_try and instance.waits:
                 instance.tries_cleared = instance.try_number
             instance.state, instance.reason = state, RUN_WAS_ENDED if state is TaskState.FAILED else None
             instance.retry_at = instance.wake_at = None

@@ -7,7 +7,7 @@ from typing import Any
 from ..asset.outlets import OutletEvent
 from ..base import Instant, Model, OmitDefaults, Record
 from ..spec.tasks import BaseTask, PokedTask
-from ..states import TaskState, check_transition
+from ..states import WAITS, TaskState, check_transition
 from .deferrals import Deferral
 from .forms import InputForm, Response
 from .instance_keys import UNMAPPED, instance_key
@@ -151,6 +151,11 @@ class TaskInstance(OmitDefaults, Record):
         self.reason = reason
         if state.finished:
             self.retry_at = self.wake_at = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether its try goes on while no worker has it: it waits for something, or for a slot to go on with."""
+        return self.state in WAITS or (self.state is TaskState.SCHEDULED and self.pokes > 0)
 
     @property
     def tries_spent(self) -> int:

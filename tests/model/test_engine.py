@@ -482,7 +482,9 @@ def test_a_run_in_which_nothing_can_move_tears_down() -> None:
     assert driver.engine.end == RunEnd(RunState.FAILED, "deadlock: nothing can start b, t")
 
 
-@pytest.mark.parametrize("state", [TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT])
+@pytest.mark.parametrize(
+    "state", [TaskState.UP_FOR_RESCHEDULE, TaskState.DEFERRED, TaskState.AWAITING_INPUT, TaskState.SCHEDULED]
+)
 def test_a_try_that_waited_when_its_run_was_ended_costs_no_retry(state: TaskState) -> None:
     driver = Driver([python("w", retries=1)])
     driver.begin()
