@@ -52,7 +52,7 @@ from .routes import (
     variables,
     xcom,
 )
-from .static_ui import WHEEL, ui_folder
+from .static_ui import WHEEL, installed_below
 
 ROUTERS = (
     not_offered, config, health, home, dags, runs, approvals, xcom, logs, state_stores, task_instances, task_groups,
@@ -127,7 +127,7 @@ async def _listed(source: CachedClient) -> None:
 
 def _add_ui(app: FastAPI, settings: Settings) -> None:
     """Serves the user interface's files; where there are none, a page that says how to get them."""
-    folder = ui_folder(settings.web_home)
+    folder = installed_below(settings.web_home, settings.home.resolve())
 
     @app.get("/static/tidemill.svg", include_in_schema=False)
     async def icon() -> FileResponse:
@@ -139,6 +139,10 @@ def _add_ui(app: FastAPI, settings: Settings) -> None:
     @app.api_route("/ui/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
     async def unknown(path: str) -> JSONResponse:
         return JSONResponse({"detail": f"there is no operation {path!r}"}, status_code=404)
+
+    @app.api_route("/execution/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False)
+    async def no_execution_api(path: str) -> JSONResponse:
+        return JSONResponse({"detail": f"there is no execution API, and no {path!r}: tasks ask their worker"}, 404)
 
     @app.get("/health", include_in_schema=False)
     async def old_health() -> JSONResponse:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 
 from ..activities.attempts.key_values import KeyValues
 from ..model.errors import InvalidInputError
@@ -67,6 +67,7 @@ def _in_utc(at: datetime) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
+AWARE: TypeAdapter[datetime | None] = TypeAdapter(AwareDatetime | None)
 UtcDateTime = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; one without an offset is UTC (as in Airflow)."""
 
@@ -105,6 +106,12 @@ class Batch(DateFilters):
     page_limit: int = Field(default=100, ge=0, le=MAX_LIMIT)
     order_by: str | None = None
     dag_ids: list[str] | None = None
+
+    @field_validator(*(name for name in DateFilters.model_fields if not name.startswith("duration")), mode="before")
+    @classmethod
+    def _with_offset(cls, moment: object) -> object:
+        """A body says of which zone its dates are, as in Airflow."""
+        return AWARE.validate_python(moment)
 
 
 UpdateMask = Annotated[list[str] | None, Query()]

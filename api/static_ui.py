@@ -26,6 +26,11 @@ def ui_folder(home: Path) -> Path:
     return home / "ui" / VERSION
 
 
+def installed_below(*homes: Path) -> Path:
+    """The folder of the files: in the first of *homes* that has them, or where they would be in the first of all."""
+    return ui_folder(next(filter(is_installed, homes), homes[0]))
+
+
 def is_installed(home: Path) -> bool:
     """Whether the files are there."""
     return (ui_folder(home) / "index.html").is_file()

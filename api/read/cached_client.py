@@ -15,8 +15,9 @@ from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
 from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import DagView, whole_row
+from ...model.run.changes import marked_while_queued
 from ...model.run.row import RunRow
-from ...model.run.state import DagRunState, queued_state
+from ...model.run.state import DagRunState
 from ...model.run.views import RunDetails, RunView, details_of_unbegun, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
@@ -353,7 +354,9 @@ class CachedClient:
         if run.state is not RunState.QUEUED:
             return None
         found = await self.tidemill.runs.queued(dag_id, run.run_id)
-        return (queued_state(found.run, await self.spec(dag_id)), found.why) if found is not None else None
+        if found is None:
+            return None
+        return marked_while_queued(found.run, await self.spec(dag_id), found.marks), found.why
 
     async def _of_run(
         self,

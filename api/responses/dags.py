@@ -3,7 +3,7 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from ...model.dag.records import DecisionKind
@@ -282,13 +282,13 @@ def version_in_place(spec: DagSpec, view: DagView) -> DagVersion:
     return version_of(spec, known)
 
 
-def param_of(param: Any) -> dict[str, Any]:
-    """Return a param of the DAG as the user interface's form reads it."""
+def param_of(param: Any, source: Literal["dag", "task"] = "dag") -> dict[str, Any]:
+    """Return a param as the user interface's form reads it; *source*: whose it is."""
     if isinstance(param, dict) and "schema" in param:
         found = {"value": param.get("value"), "schema": param["schema"], "description": param.get("description")}
     else:
         found = {"value": param, "schema": {}, "description": None}
-    return {**found, "source": "dag"}
+    return {**found, "source": source}
 
 
 def asset_expression(spec: DagSpec) -> dict[str, Any] | None:

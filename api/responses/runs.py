@@ -1,7 +1,9 @@
 """Runs as Airflow's API answers them."""
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, model_validator
 
 from ...model.run.identity import RunIdentity
 from ...model.run.views import RunView
@@ -86,13 +88,19 @@ class TriggerBody(Body):
     """Airflow: TriggerDAGRunPostBody."""
 
     dag_run_id: str | None = None
-    data_interval_start: datetime | None = None
-    data_interval_end: datetime | None = None
-    logical_date: datetime | None
-    run_after: datetime | None = None
+    data_interval_start: AwareDatetime | None = None
+    data_interval_end: AwareDatetime | None = None
+    logical_date: AwareDatetime | None
+    run_after: AwareDatetime | None = None
     conf: dict[str, Any] | None = None
     note: Note = None
     partition_key: str | None = None
+
+    @model_validator(mode="after")
+    def _whole_interval(self) -> Self:
+        if (self.data_interval_start is None) != (self.data_interval_end is None):
+            raise ValueError("data_interval_start and data_interval_end go together. Give both, or none")
+        return self
 
 
 class RunPatch(Body):

@@ -1,8 +1,10 @@
 """Tasks and their instances as Airflow's API answers them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
+
+from pydantic import AwareDatetime, field_validator, model_validator
 
 from ...model.run.identity import RunIdentity
 from ...model.run.instance_keys import UNMAPPED
@@ -149,8 +151,8 @@ class ClearBody(Body):
     """Airflow: ClearTaskInstancesBody."""
 
     dry_run: bool = True
-    start_date: datetime | None = None
-    end_date: datetime | None = None
+    start_date: AwareDatetime | None = None
+    end_date: AwareDatetime | None = None
     only_failed: bool = True
     only_running: bool = False
     reset_dag_runs: bool = True
@@ -164,6 +166,12 @@ class ClearBody(Body):
     prevent_running_task: bool = False
     note: Note = None
 
+    @model_validator(mode="after")
+    def _dates_in_order(self) -> Self:
+        if self.start_date is not None and self.end_date is not None and self.end_date < self.start_date:
+            raise ValueError("end_date is sooner than start_date. Turn them round")
+        return self
+
 
 class InstancePatch(Body):
     """Airflow: PatchTaskInstanceBody."""
@@ -174,6 +182,13 @@ class InstancePatch(Body):
     include_downstream: bool = False
     include_future: bool = False
     include_past: bool = False
+
+    @field_validator("new_state")
+    @classmethod
+    def _is_a_state(cls, state: str | None) -> str:
+        if state is None:
+            raise ValueError("null is no state to mark a task with. Leave new_state out to keep its own")
+        return state
 
 
 class BulkInstanceBody(InstancePatch):
@@ -217,7 +232,8 @@ def task_answer(spec: DagSpec, task: Task) -> TaskAnswer:
         downstream_task_ids=sorted(spec.downstreams[task.task_id]),
         doc_md=task.doc_md,
         operator_name=operator_of(task.kind, getattr(task, "operator_name", None)),
-        params={name: param_of(param) for name, param in spec.params.items()},
+        params={name: param_of(param) for name, param in spec.params.items()}
+        | {name: param_of(param, "task") for name, param in task.params.items()},
         class_ref=_class_ref(task),
         is_mapped=task.task_id in spec.mapped,
         extra_links=[],

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from pydantic import Field
 
 from ...model.errors import InvalidInputError
 from ...model.run.instance_keys import instance_key
@@ -62,7 +63,7 @@ def _moment(text: str | None) -> datetime | None:
 class AnswerBody(Body):
     """Airflow: UpdateHITLDetailPayload."""
 
-    chosen_options: list[str]
+    chosen_options: Annotated[list[str], Field(min_length=1)]
     params_input: dict[str, Any] = {}
 
 
@@ -160,7 +161,10 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    run, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    asked = detail_of(run, spec, view)
+    if asked is None:
+        raise NotFoundError(f"task {task_id!r} of run {run.run_id!r} waits for nobody's answer")
     if view.response is not None:
         by = f" by {view.response.by}" if view.response.by else ""
         raise ConflictError(f"task {task_id!r} of run {run.run_id!r} has been answered{by}: {view.response.chosen}")
@@ -168,6 +172,9 @@ async def answer_approval(
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     access: Access | None = request.app.state.access
     name = access.answers_as(person) if access is not None else person.name
+    wanted = [one["name"] for one in asked["assigned_users"]]
+    if wanted and name not in wanted:
+        raise HTTPException(403, f"task {task_id!r} waits for {', '.join(wanted)}, and not for {name or 'somebody'}")
     answer = ApprovalAnswer(
         task=instance_key(task_id, map_index),
         chosen=tuple(body.chosen_options),

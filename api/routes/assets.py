@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import AwareDatetime
 
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
@@ -19,6 +19,7 @@ from ...worker.service.shown_secrets import without_secrets
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
 from ..dependencies import Limit, Offset, Source, UtcDateTime
+from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
 from ..read.filters import matches, ordered, page
@@ -215,10 +216,10 @@ class MaterializeBody(Body):
     """Airflow: MaterializeAssetBody."""
 
     dag_run_id: str | None = None
-    data_interval_start: datetime | None = None
-    data_interval_end: datetime | None = None
-    logical_date: datetime | None = None
-    run_after: datetime | None = None
+    data_interval_start: AwareDatetime | None = None
+    data_interval_end: AwareDatetime | None = None
+    logical_date: AwareDatetime | None = None
+    run_after: AwareDatetime | None = None
     conf: dict[str, Any] | None = None
     note: Note = None
     partition_key: str | None = None
@@ -239,6 +240,8 @@ async def materialize(
     asset = await named_asset(source, asset_id)
     if not asset.producers:
         raise NotFoundError(f"asset {asset.name!r} is written by no DAG")
+    if len(asset.producers) > 1:
+        raise ConflictError(f"asset {asset.name!r} is written by {', '.join(asset.producers)}: trigger one of them")
     with bad_requests():
         made = await source.tidemill.assets.materialize(asset.name, request)
     await source.changed(made.dag_id)

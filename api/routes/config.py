@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends
 
 from ..auth.access import authorise
 from ..auth.tokens import Person
+from ..dependencies import Source
 from ..pages.tabs import external_views
 from ..responses.common import Answer
 from ..static_ui import VERSION
@@ -52,13 +53,13 @@ class VersionInfo(Answer):
 
 
 @router.get("/ui/config")
-async def get_config() -> dict[str, Any]:
+async def get_config(source: Source) -> dict[str, Any]:
     """What the user interface looks like, and what it may offer."""
     return {
         "fallback_page_limit": 50,
         "auto_refresh_interval": REFRESH_SECONDS,
         "hide_paused_dags_by_default": False,
-        "instance_name": "tidemill",
+        "instance_name": source.settings.instance_name,
         "enable_swagger_ui": False,
         "require_confirmation_dag_change": False,
         "default_wrap": False,

@@ -292,8 +292,10 @@ async def delete_dag(source: Source, dag_id: str) -> Response:
 
 @router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
 async def favorite_dag(source: Source, dag_id: str, request: Request) -> Response:
-    """Marks a DAG as a favourite of who asks."""
+    """Marks a DAG as a favourite of who asks. Answers 409 where it is one."""
     await source.row(dag_id)
+    if dag_id in await favourites_of(source, request, has_to_know=True):
+        raise ConflictError(f"DAG {dag_id!r} is one of your favourites already")
     await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=True)
     return Response(status_code=204)
 

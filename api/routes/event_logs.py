@@ -161,7 +161,10 @@ async def get_decisions(
     changes = await _changes(request)
     found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, OF_DAG))]
     keys: dict[str, Any] = {"id": lambda one: one["when"], "when": lambda one: one["when"]}
-    keys |= {name: lambda one, name=name: one[name] for name in ("event", "dag_id", "run_id", "task_id", "owner")}
+    keys |= {
+        name: lambda one, name=name: one[name]
+        for name in ("event", "dag_id", "run_id", "task_id", "owner", "logical_date")
+    }
     filters = {
         "event": event,
         "run_id": run_id,

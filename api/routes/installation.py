@@ -8,10 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from ..dependencies import Limit, Offset, UtcDateTime
-from ..read.filters import page
+from ..read.filters import ordered, page
 
 router = APIRouter()
 PROVIDER = "apache-airflow-providers-"
+JOB_ORDERS = (
+    "id", "dag_id", "state", "job_type", "start_date", "end_date", "latest_heartbeat", "executor_class", "hostname",
+    "unixname",
+)  # fmt: skip
 
 
 @router.get("/api/v2/providers")
@@ -36,7 +40,7 @@ def _provider(package: Distribution) -> dict[str, str]:
 async def get_jobs(
     limit: Limit = 50,  # noqa: ARG001 - there are none
     offset: Offset = 0,  # noqa: ARG001
-    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
     job_state: str | None = None,  # noqa: ARG001
     job_type: str | None = None,  # noqa: ARG001
     hostname: str | None = None,  # noqa: ARG001
@@ -52,4 +56,4 @@ async def get_jobs(
     end_date_lt: UtcDateTime | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """None: there is no scheduler, no triggerer and no processor of DAG files. Temporal keeps what is to be done."""
-    return {"jobs": [], "total_entries": 0}
+    return {"jobs": ordered([], order_by, dict.fromkeys(JOB_ORDERS, str)), "total_entries": 0}

@@ -10,7 +10,6 @@ from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from ...activities.attempts.log import INDENT
-from ...model.errors import InvalidInputError
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED
 from ...worker.service.connection import NotFoundError
@@ -127,11 +126,11 @@ async def get_external_log(
 
 
 def offset_of(token: Annotated[str | None, Query()]) -> int:
-    """The byte to go on from. Raises InvalidInputError for a token that is none."""
+    """The byte to go on from. Raises BadRequestError for a token that is none."""
     if token is None or token == "":
         return 0
     if not token.isdecimal() or len(token) > 18:
-        raise InvalidInputError(f"token = {token[:40]!r} is none that was given here. Leave it out to begin anew")
+        raise BadRequestError(f"token = {token[:40]!r} is none that was given here. Leave it out to begin anew")
     return int(token)
 
 

@@ -135,7 +135,9 @@ async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mas
     before = PoolAnswer.of(await source.tidemill.pools.describe(pool_name))
     given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
-        raise InvalidInputError("a pool keeps its name. Make another one")
+        raise BadRequestError("a pool keeps its name. Make another one")
+    if not update_mask and body.slots is None:
+        raise InvalidInputError("slots is missing. Give it, or name in update_mask what is to change")
     known = {**before.model_dump(), **given}
     return await _set(source, pool_name, known["slots"], known["description"], known["include_deferred"])
 

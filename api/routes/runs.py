@@ -95,6 +95,7 @@ ORDERS: dict[str, Any] = {
     "state": lambda run: run.state,
     "run_type": lambda run: run.run_type,
     "queued_at": lambda run: run.queued_at,
+    "updated_at": lambda run: run.end_date or run.start_date or run.queued_at,
 }
 
 

@@ -114,10 +114,21 @@ ORDERS: dict[str, Any] = {
     name: lambda one, name=name: getattr(one, name)
     for name in (
         "id", "task_id", "task_display_name", "dag_id", "map_index", "state", "start_date", "end_date", "duration",
-        "try_number", "logical_date", "run_after", "operator", "operator_name", "pool", "queue", "rendered_map_index",
-        "queued_when", "scheduled_when",
+        "try_number", "logical_date", "run_after", "operator", "operator_name", "pool", "queue", "queued_when",
+        "scheduled_when",
     )
-} | {"run_id": lambda one: one.dag_run_id, "dag_run_id": lambda one: one.dag_run_id}  # fmt: skip
+} | {
+    "run_id": lambda one: one.dag_run_id,
+    "dag_run_id": lambda one: one.dag_run_id,
+    "data_interval_start": lambda one: one.logical_date,
+    "rendered_map_index": lambda one: by_number(one.rendered_map_index),
+}  # fmt: skip
+
+
+def by_number(label: str | None) -> tuple[bool, int, str]:
+    """What a label of a mapped instance is sorted by: numbers by what they are, before texts."""
+    is_number = label is not None and label.isdecimal()
+    return not is_number, int(label or 0) if is_number else 0, label or ""
 
 
 OF_RUNS = ("run_after", "logical_date", "dag_id", "run_id")
@@ -582,7 +593,16 @@ async def get_tasks(source: Source, dag_id: str, order_by: str = "task_id") -> T
     spec = await source.spec(dag_id)
     orders: dict[str, Any] = {
         name: lambda task, name=name: getattr(task, name)
-        for name in ("task_id", "task_display_name", "owner", "trigger_rule", "retries", "pool", "operator_name")
+        for name in (
+            "task_id",
+            "task_display_name",
+            "owner",
+            "trigger_rule",
+            "retries",
+            "pool",
+            "operator_name",
+            "start_date",
+        )
     }
     found = ordered((task_answer(spec, task) for task in spec.tasks), [order_by], orders)
     return TaskCollection(tasks=found, total_entries=len(found))

@@ -110,7 +110,12 @@ def _results(state: DagRunState, run: RunView) -> list[ResultAnswer]:
 
 
 async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[ResultAnswer]:
-    run = await source.run(dag_id, run_id)
+    """Those of a run; of one that is not there none, as in Airflow. Raises NotFoundError without such a DAG."""
+    await source.view(dag_id)
+    try:
+        run = await source.run(dag_id, run_id)
+    except NotFoundError:
+        return []
     state = await source.state(dag_id, run)
     return _results(state, run) if state is not None else []
 

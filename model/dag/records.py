@@ -8,7 +8,7 @@ from typing import Any
 from ..base import Instant, Model, OmitDefaults, Record
 from ..errors import InvalidInputError
 from ..run.identity import ListedRun, RunIdentity
-from ..run.revisions import Revision
+from ..run.revisions import MarkRequest, Revision
 from ..states import RunState, TaskState
 
 NAMED = 50
@@ -29,6 +29,8 @@ class TrackedRun(Record):
     """When a person has said otherwise how it has ended; None: `queued_at`, or it has not run before."""
     revision: Revision | None = None
     """What is changed in it first, if a person has it run again."""
+    marks: list[MarkRequest] = []
+    """What a person has said of its tasks before it has begun."""
     previous: str | None = None
     """The run_id of the run before, where tasks depend on it."""
     ignores_past: bool = False

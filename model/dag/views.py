@@ -2,10 +2,11 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base import Instant, Model
+from ..base import Instant, Model, OmitNewDefaults
 from ..run.identity import RunIdentity
+from ..run.revisions import MarkRequest
 from ..run.views import RunView
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval
@@ -70,17 +71,23 @@ class Registration(Model):
     change: Change
 
 
-class QueuedRun(Model):
+class QueuedRun(OmitNewDefaults, Model):
     """A run that has not begun, and what it waits for."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("marks",)
 
     run: RunIdentity
     why: str
+    marks: tuple[MarkRequest, ...] = ()
+    """What a person has said of its tasks."""
 
 
 def queued_run(state: DagState, run_id: str, now: datetime) -> QueuedRun | None:
     """Return a run that is queued for the first time; None where there is none of that id."""
-    found = next((t.run for t in state.queued if t.run.run_id == run_id and not t.again), None)
-    return QueuedRun(run=found, why=why_queued(state, run_id, now)) if found is not None else None
+    found = next((t for t in state.queued if t.run.run_id == run_id and not t.again), None)
+    if found is None:
+        return None
+    return QueuedRun(run=found.run, why=why_queued(state, run_id, now), marks=tuple(found.marks))
 
 
 def dag_view(state: DagState, now: datetime) -> DagView:

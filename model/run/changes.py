@@ -1,16 +1,20 @@
 """What a person's request means for a run: which instances take which state. Decided from the run's state alone."""
 
+from collections.abc import Iterable
+
 from ..base import Model
 from ..errors import InvalidInputError
+from ..spec.dag import DagSpec
 from ..spec.graph import ancestors
 from ..spec.references import RETURN_VALUE
 from ..spec.tasks import ApprovalTask, BaseTask
 from ..states import FAILURES, WAITS, TaskState
 from .forms import InputForm, check_choice
+from .identity import RunIdentity
 from .instance_keys import split_key
 from .messages import Answer
 from .revisions import ClearRequest, MarkRequest, RunMark, selected, to_clear
-from .state import DagRunState
+from .state import DagRunState, queued_state
 from .task_instances import Failure, Outcome, TaskInstance
 
 
@@ -52,6 +56,30 @@ def marked(state: DagRunState, request: MarkRequest) -> Change:
     """Those instances take the state of the request. Raises InvalidInputError."""
     keys = selected(state.spec, state.states, request)
     return Change(states=dict.fromkeys(keys, request.state), reason=f"marked {request.state}")
+
+
+def marked_while_queued(run: RunIdentity, spec: DagSpec, marks: Iterable[MarkRequest]) -> DagRunState:
+    """Return how a run stands that has not begun, some of whose tasks are marked. Raises InvalidInputError."""
+    state = queued_state(run, spec)
+    for mark in marks:
+        change = marked(state, mark)
+        for key, end in change.states.items():
+            state.instances[key].state, state.instances[key].reason = end, change.reason
+    return state
+
+
+def whole_tasks(state: DagRunState, keys: Iterable[str]) -> list[str]:
+    """Return the tasks whose instances *keys* are.
+
+    Raises InvalidInputError for some of a mapped task's: those are made when the run begins.
+    """
+    tasks = list(dict.fromkeys(split_key(key)[0] for key in keys))
+    left = {split_key(key)[0] for key in state.states.keys() - {*keys}}
+    if parts := [task for task in tasks if task in left]:
+        raise InvalidInputError(
+            f"{', '.join(parts)}: the run has not begun, and makes the instances then. Name all of them, or the task"
+        )
+    return tasks
 
 
 def resumed(state: DagRunState, request: MarkRequest) -> Change:

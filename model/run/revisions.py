@@ -1,7 +1,7 @@
 """What a person changes in a run: tasks cleared so that they run again, tasks or the run marked as they should be."""
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -37,6 +37,10 @@ class MarkRequest(Selection):
 
     tasks: Annotated[tuple[str, ...], Field(min_length=1)]
     state: Literal[TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED]
+
+    def of_tasks(self, tasks: Iterable[str]) -> Self:
+        """The same for *tasks*, and no others."""
+        return self.model_copy(update={"tasks": tuple(tasks), "upstream": False, "downstream": False})
 
 
 class RunMark(Request):

@@ -22,7 +22,7 @@ from .instance_keys import UNMAPPED, instance_key
 from .mapping import NotMappableError, instances, length_of, with_values
 from .past import Past, remembered, summarised
 from .progress import progress
-from .revisions import Revision
+from .revisions import MarkRequest, Revision
 from .task_instances import TaskInstance
 
 RUN_WAS_ENDED = "its run's execution was ended"
@@ -46,7 +46,7 @@ class HeldLease(Record):
 class DagRunState(OmitNewDefaults, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at")
+    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at", "marks")
 
     run: RunIdentity
     spec: DagSpec
@@ -58,6 +58,8 @@ class DagRunState(OmitNewDefaults, Record):
     """When its last execution has ended it, which no later saying of how it has ended moves."""
     instances: dict[str, TaskInstance] = {}
     executions: int = 1
+    marks: tuple[MarkRequest, ...] = ()
+    """What a person has said of its tasks while it was queued: followed when it begins."""
     past: Past | None = None
     """The run before, where tasks depend on it."""
     is_paused: bool = False

@@ -11,6 +11,7 @@ import pytest
 from support import Stack, bash, dag, empty, eventually, stack
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.api.routes import runs as runs_route
+from tidemill.api.routes.task_instances import by_number
 from tidemill.model.run.identity import TriggerRequest
 from web_stack import asking_web
 
@@ -122,3 +123,73 @@ async def test_filters_that_the_web_offers(here: Stack, web: httpx.AsyncClient) 
     assert (await web.get("/dags/~/dagRuns/~/hitlDetails", params=by)).json()["hitl_details"] == []
     for order_by in ("value", "description", "-is_encrypted"):
         assert (await web.get("/variables", params={"order_by": order_by})).status_code == 200
+
+
+async def test_statuses_are_those_of_airflow(here: Stack, web: httpx.AsyncClient) -> None:
+    """And what a body lacks, or has wrong, is told in a list, with the place of each."""
+    made = {"outlets": [{"kind": "asset", "name": "shared"}]}
+    for dag_id in ("coded", "coded_too"):
+        await here.tidemill.dags.register(dag(dag_id, [empty("t", **made, params={"own": 1})], params={"all": 2}))
+    run = (await here.run_once(dag("coded", [empty("t", **made, params={"own": 1})], params={"all": 2}))).run
+    await eventually(
+        lambda: here.tidemill.assets.describe("shared"), lambda view: set(view.producers) == {"coded", "coded_too"}
+    )
+    await web.post("/pools", json={"name": "coded", "slots": 2})
+    asset = next(one for one in (await web.get("/assets")).json()["assets"] if one["name"] == "shared")
+    task, clear = f"/dags/coded/dagRuns/{run.run_id}/taskInstances/t", "/dags/coded/clearTaskInstances"
+    dates = {"start_date": "2026-01-02T00:00:00Z", "end_date": "2026-01-01T00:00:00Z"}
+    naive = {"logical_date": "2026-01-01T00:00:00"}
+    half = {"logical_date": "2026-01-01T00:00:00Z", "data_interval_start": "2026-01-01T00:00:00Z"}
+    wanted = [
+        ("POST", "/dags/coded/favorite", None, 204),
+        ("POST", "/dags/coded/favorite", None, 409),
+        ("POST", f"/assets/{asset['id']}/materialize", {}, 409),
+        ("PATCH", f"{task}/-1/hitlDetails", {"chosen_options": ["Yes"]}, 404),
+        ("PATCH", f"{task}/-1/hitlDetails", {"chosen_options": []}, 422),
+        ("GET", f"{task}/logs/1?token=wrong", None, 400),
+        ("GET", "/dags/coded/dagRuns/none/taskInstances/~/xcomEntries", None, 200),
+        ("GET", "/dags/none/dagRuns/none/taskInstances/~/xcomEntries", None, 404),
+        ("GET", "/jobs?order_by=none", None, 400),
+        ("POST", clear, dates, 422),
+        ("POST", clear, {"start_date": "2026-01-01T00:00:00"}, 422),
+        ("POST", clear, {"dag_run_id": "none"}, 404),
+        ("POST", "/dags/~/dagRuns/~/taskInstances/list", {"run_after_gte": "2026-01-01T00:00:00"}, 422),
+        ("POST", "/dags/~/dagRuns/list", {"run_after_gte": "2026-01-01T00:00:00Z"}, 200),
+        ("PATCH", task, {"new_state": None}, 422),
+        ("PATCH", "/pools/coded", {"name": "other", "slots": 2}, 400),
+        ("PATCH", "/pools/coded", {"name": "coded"}, 422),
+        ("PATCH", "/pools/coded?update_mask=description", {"description": "by mask"}, 200),
+        ("POST", "/dags/coded/dagRuns", naive, 422),
+        ("POST", "/dags/coded/dagRuns", half, 422),
+        ("GET", "/dags/coded/tasks?order_by=start_date", None, 200),
+        ("GET", "/dags/coded/dagRuns?order_by=-updated_at", None, 200),
+        ("GET", "/eventLogs?order_by=logical_date", None, 200),
+        ("GET", f"{task}/listMapped?order_by=data_interval_start", None, 404),
+    ]
+    for method, path, body, status in wanted:
+        found = await web.request(method, path, json=body)
+        assert found.status_code == status, (method, path, body, found.text)
+        if status == 422 and method == "POST":
+            assert all(one["loc"] for one in found.json()["detail"]), found.text
+    shown = (await web.get("/dags/coded/tasks/t")).json()["params"]
+    assert {name: param["source"] for name, param in shown.items()} == {"all": "dag", "own": "task"}
+
+
+async def test_a_task_of_a_queued_run_is_marked(here: Stack, web: httpx.AsyncClient) -> None:
+    """As people do before a run begins, and as clients of Airflow prepare runs."""
+    await here.tidemill.dags.register(dag("waits", [empty("t"), empty("u", "t")], is_paused_upon_creation=True))
+    run = await here.tidemill.runs.trigger("waits", TriggerRequest())
+    path = f"/dags/waits/dagRuns/{run.run_id}/taskInstances"
+    marked = await web.patch(f"{path}/t", json={"new_state": "success"})
+    assert (marked.status_code, [one["state"] for one in marked.json()["task_instances"]]) == (200, ["success"])
+    found = (await web.get(path)).json()["task_instances"]
+    assert {one["task_id"]: one["state"] for one in found} == {"t": "success", "u": None}
+    cleared = await web.post(
+        "/dags/waits/clearTaskInstances", json={"dag_run_id": run.run_id, "dry_run": False, "only_failed": False}
+    )
+    assert cleared.status_code == 200
+    assert (await web.get(f"{path}/t")).json()["state"] is None
+
+
+def test_labels_of_mapped_instances_are_sorted_by_their_numbers() -> None:
+    assert sorted(["10", "b", "2", "a", None, "0"], key=by_number) == ["0", "2", "10", None, "a", "b"]

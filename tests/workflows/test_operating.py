@@ -116,8 +116,34 @@ async def test_what_cannot_be_done_is_refused_with_the_reason(here: Stack) -> No
     await here.tidemill.dags.pause("refusing")
     run = await here.tidemill.runs.trigger("refusing")
     assert await here.tidemill.runs.clear("refusing", run.run_id) == []  # all of it will run anyway
-    with pytest.raises(InvalidInputError, match="still queued"):
-        await here.tidemill.tasks.mark("refusing", run.run_id, MarkRequest(tasks=("a",), state=TaskState.SUCCESS))
+
+
+async def test_tasks_of_a_queued_run_are_marked_and_cleared(here: Stack) -> None:
+    """What a person says before it begins is followed when it does, and shown meanwhile."""
+    each = {"by": {"command": ["exit 1", "exit 2"]}, "into": "fields"}
+    mapped = bash("m", "exit 1", "b", expand=each)
+    tasks = [bash("a", "exit 1"), bash("b", "exit 1", "a"), mapped, bash("c", "true", "m")]
+    await here.tidemill.dags.register(dag("said", tasks, is_paused_upon_creation=True))
+    run = await here.tidemill.runs.trigger("said")
+
+    async def mark(*tasks: str, state: TaskState = TaskState.SUCCESS, **also: bool) -> list[str]:
+        return await here.tidemill.tasks.mark("said", run.run_id, MarkRequest(tasks=tasks, state=state, **also))
+
+    assert await mark("a", "b") == ["a", "b"]
+    assert await mark("b") == []
+    with pytest.raises(InvalidInputError, match="m: the run has not begun"):
+        await mark("m[0]")
+    assert await mark("m", state=TaskState.SKIPPED) == ["m[0]", "m[1]"]
+    assert await here.tidemill.runs.clear("said", run.run_id, ClearRequest(tasks=("m",))) == ["m[0]", "m[1]"]
+    assert await mark("m", state=TaskState.SUCCESS) == ["m[0]", "m[1]"]
+    marked = {"a": "success", "b": "success", "m[0]": "success", "m[1]": "success"}
+    assert states(await here.tidemill.runs.describe("said", run.run_id)) == {**marked, "c": "none"}
+    await here.tidemill.dags.pause("said", False)
+    details = await here.finished("said", run.run_id)
+    assert details.state == "success"
+    assert {task.key: (str(task.state), task.try_number) for task in details.tasks} == {
+        "a": ("success", 0), "b": ("success", 0), "m": ("success", 0), "c": ("success", 1),
+    }  # fmt: skip
 
 
 async def test_a_queued_run_can_be_cancelled_marked_and_deleted(here: Stack) -> None:

@@ -17,9 +17,10 @@ from ...model.dag.views import QueuedRun
 from ...model.errors import InvalidInputError, does_not_know
 from ...model.interfaces.dag import DagInterface
 from ...model.interfaces.run import RunInterface
+from ...model.run.changes import marked_while_queued
 from ...model.run.identity import RunIdentity, TriggerRequest, dag_workflow_id
 from ...model.run.revisions import ClearRequest, ReviseQuestion, RunMark
-from ...model.run.state import DagRunState, queued_state
+from ...model.run.state import DagRunState
 from ...model.run.views import RunDetails, RunView, details_of_unbegun, details_without_execution, queued_details
 from ...model.spec.dag import DagSpec
 from ...model.states import RunState
@@ -112,7 +113,7 @@ class Runs:
     async def describe_listed(self, dag_id: str, run: RunView) -> RunDetails:
         """Return *run* with its tasks, also while it is queued. Raises NotFoundError where it is forgotten."""
         if run.state is RunState.QUEUED and (queued := await self.queued(dag_id, run.run_id)) is not None:
-            return queued_details(queued_state(queued.run, await self._spec(dag_id)), queued.why)
+            return queued_details(marked_while_queued(queued.run, await self._spec(dag_id), queued.marks), queued.why)
         try:
             return await self.describe_workflow(run.workflow_id)
         except NotFoundError:

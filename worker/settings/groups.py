@@ -184,6 +184,8 @@ class WebSettings(Group):
     """JSON: an OpenID provider by which people log in to the web, such as {"issuer": ..., "client_id": ...}."""
     archive: SecretStr | None = None
     """The database that keeps runs after Temporal has forgotten them: sqlite:////folder/runs.db, or postgresql://..."""
+    instance_name: str = "tidemill"
+    """What the installation is called on the home page (Airflow: `[api] instance_name`); empty: "Welcome"."""
     temporal_ui: str | None = Field(default=None, pattern=r"^https?://")
     """Where Temporal's own user interface is, for links to it, such as https://temporal.example.com."""
     spark_history_url: str | None = Field(default=None, pattern=r"^https?://")

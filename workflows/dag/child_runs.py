@@ -143,6 +143,7 @@ class ChildRuns:
             last_update=self._state.last_update,
             is_paused=self._state.is_paused,
             revision=tracked.revision,
+            marks=tuple(tracked.marks),
             queued_at=tracked.queued_at if self._state.spec.deadline_alerts else None,
         )
 

@@ -27,16 +27,17 @@ from ...model.dag.hand_over import HandOver
 from ...model.dag.inputs import check_workflow_id, read_file_state, read_report, read_start, read_update
 from ...model.dag.manual_runs import ConfChange, TriggerQuestion, TriggersQuestion
 from ...model.dag.previews import Preview, preview, upcoming
-from ...model.dag.records import TrackedRun
+from ...model.dag.records import DecisionKind, TrackedRun
 from ...model.dag.state import MAX_RUNNING, DagState
 from ...model.dag.ticks import Ticks, TimetableQuery
 from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row, dag_view, queued_run, run_views
 from ...model.errors import InvalidInputError
 from ...model.interfaces.asset import AssetInterface
 from ...model.interfaces.dag import DagInterface
+from ...model.run.changes import cleared, marked, marked_while_queued, whole_tasks
 from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ...model.run.messages import TasksEnded
-from ...model.run.revisions import ReviseQuestion, Revision
+from ...model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, Revision
 from ...model.run.views import RunView
 from ...model.sizes import CONFS_LIMIT, check_conf_size, check_triggers_size
 from ...model.spec.dag import DagSpec
@@ -426,16 +427,34 @@ class DagWorkflow:
             message = f"run {queued.run.run_id!r} is still queued: it has nothing to change yet"
             raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
         if question.mark is not None:
-            message = (
-                "the run is still queued: none of its tasks has a state to change. Mark the run, or wait for its start"
-            )
-            raise ApplicationError(message, type=INVALID_INPUT, non_retryable=True)
+            return self._mark_in_queued(queued, question.mark)
+        if question.clear is not None and queued.marks:
+            return self._clear_in_queued(queued, question.clear)
         if question.mark_run is not None:
             end = RunState(question.mark_run.state)
             report = self.state.end_of_queued(question.workflow_id, end, workflow.now())
             if report is not None:
                 self._runs.finish(report)
         return []
+
+    def _mark_in_queued(self, queued: TrackedRun, mark: MarkRequest) -> list[str]:
+        """Keeps what a person says of tasks of a run that has not begun: it follows that when it begins."""
+        before = marked_while_queued(queued.run, self.state.spec, queued.marks)
+        with refusing():
+            change = marked(before, mark)
+            queued.marks = [*queued.marks, mark.of_tasks(whole_tasks(before, change.states))]
+        self.state.note(workflow.now(), DecisionKind.REVISED, queued.run.run_id, f"tasks are {change.reason}")
+        return [key for key, state in change.states.items() if before.states[key] is not state]
+
+    def _clear_in_queued(self, queued: TrackedRun, clear: ClearRequest) -> list[str]:
+        """Forgets what a person has said of tasks of a run that has not begun: they run as all others."""
+        before = marked_while_queued(queued.run, self.state.spec, queued.marks)
+        with refusing():
+            keys = [key for key in cleared(before, clear).states if before.states[key].finished]
+            tasks = {*whole_tasks(before, keys)}
+        left = [mark.of_tasks([task for task in mark.tasks if task not in tasks]) for mark in queued.marks]
+        queued.marks = [mark for mark in left if mark.tasks]
+        return keys
 
     @workflow.update
     def delete_run(self, run_id: str) -> None:

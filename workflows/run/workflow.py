@@ -6,6 +6,7 @@ is kept by `workflows.run.tasks`; this says when the run is over, and speaks wit
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -104,6 +105,7 @@ class DagRunWorkflow:
         try:
             if self.state.revision is not None:
                 await self._resume(self.state.revision)
+            self._mark_as_queued()
             self._ready = True
             if self.state.started_at is None:
                 self.state.started_at = workflow.now()
@@ -129,6 +131,13 @@ class DagRunWorkflow:
                 f"run {self.state.run.run_id} failed: {end.reason}", type="RunFailed", non_retryable=True
             )
         return f"{end.state}: {end.reason}"
+
+    def _mark_as_queued(self) -> None:
+        """Gives tasks the state that a person has said while the run was queued."""
+        marks, self.state.marks = self.state.marks, ()
+        for request in marks:
+            with suppress(InvalidInputError):  # the DAG has another version by now, without the task
+                self._revised(marked(self.state, request))
 
     async def _resume(self, revision: Revision) -> None:
         """Goes on from where the last execution of this run ended, with what a person has changed."""
