@@ -46,7 +46,7 @@ class HeldLease(Record):
 class DagRunState(OmitNewDefaults, Record):
     """A run's state, also the input of its workflow: how it starts, and how it goes on after continue-as-new."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at", "marks")
+    later_fields: ClassVar[tuple[str, ...]] = ("parallelism", "queued_at", "began_at", "ended_at", "marks", "returning")
 
     run: RunIdentity
     spec: DagSpec
@@ -69,6 +69,8 @@ class DagRunState(OmitNewDefaults, Record):
     """How many tries mapped tasks had before they were expanded anew: their numbers are not used again."""
     leases: dict[str, HeldLease] = {}
     leases_made: int = 0
+    returning: dict[str, list[str]] = {}
+    """By pool, the leases that are on their way back to it: what ends the run from outside loses the message."""
     notices: int = 0
     """How many notices were sent."""
     missed: list[str] = []

@@ -291,6 +291,11 @@ class World:
         return worker.release.is_last and new
 
     @property
+    def had_two_releases(self) -> bool:
+        """Whether workers of the last release have been there at any time."""
+        return len(self._releases) > 1
+
+    @property
     def has_two_releases(self) -> bool:
         """Whether workers may be of the last release, too."""
         return len(self._releases) > 1 and not self.calm

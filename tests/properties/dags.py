@@ -252,9 +252,11 @@ def runs_are_made_where_there_is_room(look: Look) -> Found:
     by_schedule = [t for t in new if t.run.run_type is RunType.SCHEDULED and not t.again and not t.backfill_id]
     if not by_schedule or len(by_schedule) < len(new):
         return
+    # What somebody has revised may have come back in the same workflow task, after the run was made.
     counted = [
         t for t in look.state.runs.values()
         if t.run.run_type is not RunType.BACKFILL and look.state.not_before(t.run) <= look.now + ROUNDING
+        and not (t.again and (t.revised_at or t.queued_at) >= look.now)
     ]  # fmt: skip
     if len(counted) > max(look.state.spec.max_active_runs, look.before.get("limit", 0)):
         yield f"{len(counted)} of {look.state.spec.max_active_runs}"

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import FailureError, WorkflowAlreadyStartedError
 
 from ...model.base import iso
+from ...model.interfaces.calls import Signal
 from ...model.interfaces.pool import PoolInterface
 from ...model.names import LIMIT
 from ...model.pool.state import (
@@ -44,7 +46,9 @@ class Leases:
         self._state = state
         self._plan = plan
         self._wake = wake
-        self._messages = PoolMessages(self._ask_pool)
+        self.since_reset = ""
+        """What the ids of new leases end in: what was asked before a reset is not to be taken for what is asked now."""
+        self._messages = PoolMessages(self._ask_pool, self._told)
         self._free: list[tuple[int, HeldLease]] = []
         """Leases that a task has just left, with how many slots each has: see `let_go`."""
         self._passed_on: set[str] = set()
@@ -89,7 +93,7 @@ class Leases:
                 continue
             task = self._task(key)
             self._state.leases_made += 1
-            lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}"
+            lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}{self.since_reset}"
             held = HeldLease(lease_id=lease_id, pools=self._pools_of(task))
             self._state.leases[key] = held
             by_pool.setdefault(held.pools[0], []).append(self._request(key, held, held.pools[0]))
@@ -214,7 +218,21 @@ class Leases:
             for pool in held.pools[: held.granted + 1]:
                 by_pool.setdefault(pool, []).append(held.lease_id)
         for pool, lease_ids in by_pool.items():
+            self._state.returning.setdefault(pool, []).extend(lease_ids)
             self._messages.tell(pool, PoolInterface.give_back, lease_ids)
+
+    def _told(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
+        """A message to a pool has arrived, or there is no such pool."""
+        if message == PoolInterface.give_back and pool in self._state.returning:
+            left = [lease_id for lease_id in self._state.returning.pop(pool) if lease_id not in leases]
+            if left:
+                self._state.returning[pool] = left
+
+    def begin_anew(self) -> None:
+        """Gives back what an execution that was ended from outside has held, or had on its way back."""
+        for pool, lease_ids in self._state.returning.items():
+            self._messages.tell(pool, PoolInterface.give_back, lease_ids)
+        self.give_back([*self._state.leases])
 
     def park(self, key: str) -> None:
         """*key* waits outside of a worker: its pools may count it or not."""

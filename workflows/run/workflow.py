@@ -54,6 +54,7 @@ class DagRunWorkflow:
 
     @workflow.init
     def __init__(self, state: DagRunState) -> None:
+        self._since_reset = ""
         self._adopt(state)
         self._messages: set[asyncio.Task[None]] = set()
         self._ready = False
@@ -70,6 +71,7 @@ class DagRunWorkflow:
         """Makes *state* this run's."""
         self.state = state
         self.tasks = RunTasks(state, self._task_ended)
+        self.tasks.leases.since_reset = self._since_reset
         self._remembered = remembered(state.spec)
 
     def _task_ended(self, instance: TaskInstance) -> None:
@@ -99,9 +101,14 @@ class DagRunWorkflow:
         self._untold |= {split_key(key)[0] for key in change.states} & self._remembered
         return [*change.states]
 
+    def _reset(self, seed: int) -> None:
+        """Take note that an operator has reset the workflow: only then does Temporal give it another *seed*."""
+        self._since_reset = self.tasks.leases.since_reset = f"~{seed % 2**32:x}"
+
     @workflow.run
     async def run(self, _: DagRunState) -> str:
         """Runs every task that can run, tells the DAG how the run ended, and fails if the run failed."""
+        workflow.register_random_seed_callback(self._reset)  # not in __init__: a replay makes the object earlier
         try:
             if self.state.revision is not None:
                 await self._resume(self.state.revision)
@@ -164,7 +171,7 @@ class DagRunWorkflow:
         current["began_at"] = before.began if keeps else fresh.began_at
         current["ended_at"] = before.ended_at if keeps else None
         self._adopt(before.model_copy(update={**current, "started_at": None, "revision": None}))
-        self.tasks.leases.give_back([*self.state.leases])
+        self.tasks.leases.begin_anew()
         if keeps and revision.mark is not None:
             self._stay_ended(revision)
         try:
