@@ -111,8 +111,8 @@ class Checks:
         running = {key: each for key, each in newest.items() if each.running}
         kinds = {key: each.kind for key, each in running.items()}
         objects = {key: world.in_memory(each).object for key, each in running.items()}
-        if world.had_two_releases:  # a run that is reset under the last one asks pools by numbers that they know
-            touched = touched | {key: instant(world.now) for key, each in newest.items() if each.reset_from is not None}
+        if world.had_two_releases:  # under the last one, a run that was ended or reset may leave slots behind
+            touched = dict.fromkeys(touched, instant(world.now))
         seen = still.Still(
             instant(world.now), objects, newest, kinds, touched, lambda each: world.in_memory(each).object
         )

@@ -142,7 +142,7 @@ class DagRunWorkflow:
     def _mark_as_queued(self) -> None:
         """Gives tasks the state that a person has said while the run was queued."""
         marks, self.state.marks = self.state.marks, ()
-        for request in marks:
+        for request in marks if marks and workflow.patched("marks-of-queued-runs") else ():
             with suppress(InvalidInputError):  # the DAG has another version by now, without the task
                 self._revised(marked(self.state, request))
 
