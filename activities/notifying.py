@@ -12,7 +12,7 @@ from ..model.run.notices import Notice
 from ..model.spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotifier, WebhookNotifier
 from .attempts.folder import RESULT
 from .attempts.last_words import LastWords
-from .attempts.lifecycle import ChildListener, run_in_child
+from .attempts.lifecycle import ChildListener, run_in_child, whole
 from .attempts.outcomes import describe_exit, outcome_of
 from .attempts.supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly
 from .processes.call import ServerGone
@@ -66,7 +66,7 @@ class NotifyActivities:
             work = "airflow" if notice.written_for == "airflow" else "function"
             log_url = self._workplace.log_url_of(attempt.seen_by_callback)
             forks = run_in_child(
-                self._workplace, attempt, folder, work, AttemptSupervisor(None), calls_code=True, log_url=log_url
+                self._workplace, attempt, folder, work, AttemptSupervisor(None), whole, calls_code=True, log_url=log_url
             )
             earlier = forks.result
         outcome = self._workplace.results.put(attempt, outcome_of(earlier))

@@ -11,11 +11,12 @@ A kind of task says only what the child does, and how its answer is read.
 
 import logging
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -47,6 +48,7 @@ from .storage import until_stored
 from .supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly, task_failure
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 INCLUDES = re.compile(r"\{%-?\s*(include|import|from|extends)\b")
 """What a template asks for another file with."""
 LOOKED_UP = ("variable", "connection")
@@ -60,6 +62,11 @@ class ChildResult:
     result: dict[str, Any]
     last_line: str | None
     tail: tuple[str, ...]
+
+
+def whole(ended: ChildResult) -> ChildResult:
+    """All that is known of a child, for who reads it later."""
+    return ended
 
 
 def _as_answered(_: TaskAttempt, ended: ChildResult) -> Outcome:
@@ -143,13 +150,15 @@ def _now(
     filled = workplace.results.fill(attempt)
     try:
         with kind.room(workplace, attempt, watch):
-            ended = run_in_child(workplace, filled, folder, kind.work, watch, calls_code=kind.calls_code)
+            outcome: Outcome = run_in_child(
+                workplace, filled, folder, kind.work, watch, partial(kind.outcome, attempt), calls_code=kind.calls_code
+            )
+            return outcome
     except ApplicationError as error:
         # What it has come to counts, though its process has ended badly after that, as in a callback.
         if error.type != TASK_FAILED or (left := folder.left(RESULT)) is None:
             raise
         return outcome_of(left, new_masker())
-    return kind.outcome(attempt, ended)
 
 
 def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: WorkKind) -> Outcome | None:
@@ -167,12 +176,16 @@ def run_in_child(
     folder: AttemptFolder,
     work: str,
     watch: AttemptSupervisor,
+    read: Callable[[ChildResult], T],
     *,
     calls_code: bool = False,
     connect: bool = False,
     **more: Any,
-) -> ChildResult:
-    """Has a child do *work* for *attempt* and follows it. Raises the task's failure if it leaves no answer."""
+) -> T:
+    """Has a child do *work* for *attempt*, follows it, and returns what *read* makes of its answer.
+
+    The last line of the log says how it has ended. Raises the task's failure, also if there is no answer.
+    """
     code = workplace.code_of(attempt) if calls_code or attempt.templates_need_code else None
     request = {
         **_template_folders(workplace, attempt, attempt.task.templated()),
@@ -187,6 +200,8 @@ def run_in_child(
     watch.keep(folder.path, folder.log)
     masker = new_masker()
     with workplace.log_at(folder.log, masker) as log:
+        if log.is_new:
+            log.note(f"{attempt.task.airflow_name} {attempt.task.task_id}, try {attempt.try_number}")
         answer = _followed(
             workplace,
             work,
@@ -207,13 +222,31 @@ def run_in_child(
             connect=connect,
             began=folder.claim,
         )
-        if not log.has_error and (failure := (answer.result or {}).get("failure")) is not None:
-            log.error(f"{failure['error_type']}: {failure['message']}")  # who looks for the reason looks into the log
-    if answer.result is None:
-        raise task_failure(unanswered(answer.code, memory=answer.memory))
-    if "failure" in answer.result:
-        raise task_failure(failure_of_child(answer.result["failure"], masker))
-    return ChildResult(answer.result, log.last_line, log.tail)
+        with _telling_the_end(log) as tell:
+            if answer.result is None:
+                raise task_failure(unanswered(answer.code, memory=answer.memory))
+            if "failure" in answer.result:
+                raise task_failure(failure_of_child(answer.result["failure"], masker))
+            found = read(ChildResult(answer.result, log.last_line, log.tail))
+            tell(found)
+            return found
+
+
+@contextmanager
+def _telling_the_end(log: AttemptLog) -> Iterator[Callable[[Any], None]]:
+    """Has the last line of *log* say how the try has ended: who looks for the reason looks there first."""
+
+    def tell(found: Any) -> None:
+        if isinstance(found, Outcome):
+            log.note(f"the try has ended as {found.state}" + (f": {found.note}" if found.note else ""))
+
+    try:
+        yield tell
+    except ApplicationError as error:
+        if error.type == TASK_FAILED and error.details:
+            failure = Failure.model_validate(error.details[0])
+            log.error(f"the try has failed: {failure.error_type}: {failure.message}")
+        raise
 
 
 def _followed(

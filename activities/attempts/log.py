@@ -52,6 +52,8 @@ class AttemptLog:
         """Whether there is a record of an error in it."""
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._file = LossyFile(path)
+        self.is_new = self._file.size == 0
+        """Whether nothing has been written before."""
         self._free = limit // 2 - self._file.size
         self._end = LogEnd(path, limit // 2)
         if self._end.is_begun:  # of a worker that was killed

@@ -16,7 +16,7 @@ from ...model.states import TaskState
 from .. import tracing
 from ..attempts.beside_log import RENDERED, keep_beside
 from ..attempts.folder import RESULT
-from ..attempts.lifecycle import run_in_child
+from ..attempts.lifecycle import run_in_child, whole
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
 from ..names import DRIVERS_SUFFIX, MAX_STARTS, TASK_FAILED
@@ -202,7 +202,7 @@ class SparkActivities:
         folder = self._workplace.attempt_folder(attempt, part="function")
         if (earlier := folder.ending(RESULT)) is None:
             watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
-            earlier = run_in_child(self._workplace, attempt, folder, "function", watch, calls_code=True).result
+            earlier = run_in_child(self._workplace, attempt, folder, "function", watch, whole, calls_code=True).result
         return outcome_of(earlier)
 
 

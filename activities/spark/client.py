@@ -7,7 +7,7 @@ from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from .. import metrics
 from ..attempts.folder import EXIT, RESULT
-from ..attempts.lifecycle import ChildResult, attempt_variables, run_in_child
+from ..attempts.lifecycle import ChildResult, attempt_variables, run_in_child, whole
 from ..attempts.log import last_lines
 from ..attempts.outcomes import describe_end, instant
 from ..attempts.supervision import AttemptSupervisor, task_failure
@@ -92,6 +92,7 @@ def launched(work: SparkStart, argv: list[str], watch: AttemptSupervisor) -> Chi
         work.folder,
         "command",
         watch,
+        whole,
         argv=argv,
         variables=driver_environment(work),
         directory=str(work.folder.work),

@@ -14,7 +14,7 @@ from ...model.run.attempts import TaskAttempt
 from ...model.run.task_instances import Outcome
 from ...model.states import TaskState
 from ..attempts.folder import RESULT
-from ..attempts.lifecycle import attempt_variables, run_in_child
+from ..attempts.lifecycle import attempt_variables, run_in_child, whole
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from ..names import MAX_STARTS
 from .command import application_file, contract, plain
@@ -87,7 +87,9 @@ def _client(
     Returns what has become of the server, where that was lost under it.
     """
     place, attempt, folder = work.workplace, work.attempt, work.folder
-    ended = run_in_child(place, attempt, folder, "connect", watch, calls_code=calls_code, connect=True, plan=plan)
+    ended = run_in_child(
+        place, attempt, folder, "connect", watch, whole, calls_code=calls_code, connect=True, plan=plan
+    )
     lost: str | None = (ended.result or {}).get("lost")
     return lost
 

@@ -14,7 +14,7 @@ from ...model.run.identity import asset_pseudo_run
 from ...model.run.task_instances import Failure
 from ...model.spec.assets.watchers import AssetTrigger, FilesTrigger
 from ...model.spec.tasks import EmptyTask
-from ..attempts.lifecycle import run_in_child
+from ..attempts.lifecycle import run_in_child, whole
 from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly, task_failure
 from ..names import TASK_FAILED
 from ..worker_context import WorkerContext
@@ -85,7 +85,9 @@ class WatchActivities:
         }
         calls_code = more["files"] is None
         try:
-            ended = run_in_child(self._workplace, attempt, folder, "watch", _patience(), calls_code=calls_code, **more)
+            ended = run_in_child(
+                self._workplace, attempt, folder, "watch", _patience(), whole, calls_code=calls_code, **more
+            )
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise

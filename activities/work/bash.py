@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -70,6 +71,7 @@ def run_command(job: Job) -> dict[str, Any]:
 
 
 def _bash(job: Job, command: str, env: Mapping[str, str], cwd: str | None) -> dict[str, Any]:
+    logging.getLogger("task").info("command: %s", command)
     argv = [shutil.which("bash") or "/bin/bash", "-c", command]
     environment = {**os.environ, **env, **job.request["variables"]}
     return _supervised(job, argv, environment, Path(job.request["directory"], cwd or ""))
