@@ -5,7 +5,8 @@ from typing import Literal
 
 LONGEST_NAME = 250
 NO_KEY = (
-    "there is no store with a key. Set TIDEMILL_FERNET_KEY, and TIDEMILL_SECRETS_DATABASE or TIDEMILL_ARCHIVE: "
+    "there is no store with a key. Set TIDEMILL_FERNET_KEY (`tidemill variables new-key` makes one), and "
+    "TIDEMILL_SECRETS_DATABASE or TIDEMILL_ARCHIVE: "
     "docs/security.md says how"
 )
 Kind = Literal["variable", "connection"]

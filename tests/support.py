@@ -196,7 +196,9 @@ def messages(log: Path) -> str:
 
 
 def without_times(log: str) -> str:
-    return re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log)
+    """What tasks have said: without what the worker says of the try's beginning and end."""
+    said = re.sub(r"(?m)^\S+\+00:00 [A-Z]+ +", "", log)
+    return re.sub(r"(?m)^(tidemill: .*, try \d+|task: command: .*|tidemill: the try has .*)(\n|\Z)", "", said)
 
 
 class Over(Exception):  # noqa: N818

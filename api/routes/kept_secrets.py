@@ -43,7 +43,8 @@ class KeptKind(Generic[B]):
         if place is None and there.encrypted is None:
             raise ConflictError(
                 f"{self.kind}s come from the environment, a secrets file or a backend of the workers. "
-                "To keep them here, set TIDEMILL_FERNET_KEY for the web and for workers: docs/security.md"
+                "To keep them here, set TIDEMILL_FERNET_KEY (`tidemill variables new-key` makes one) for the web and "
+                "for workers: docs/security.md"
             )
         if place is not None or not there.add(self.kind, self._kept(body, None, None)):
             raise ConflictError(f"{self.kind} {name!r} is taken: it is in {place or STORED}. Change that one")

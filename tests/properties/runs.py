@@ -441,7 +441,8 @@ def removed_tasks_stay_out(look: Look) -> Found:
     """A task that is not for the date of its run never begins, unless a person has said so."""
     for key, (old, *_), now in _tries(look):
         by_people = (now.reason or "").startswith(BY_PEOPLE)
-        if old is TaskState.REMOVED and now.state is not TaskState.REMOVED and not by_people:
+        # `none`: a clear of all tasks has been followed, and it is decided anew that the date is not its own.
+        if old is TaskState.REMOVED and now.state not in (TaskState.REMOVED, TaskState.NONE) and not by_people:
             yield f"{key} is {now.state}"
 
 

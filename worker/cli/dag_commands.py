@@ -28,6 +28,7 @@ from ...model.states import TaskState
 from ..client import Tidemill
 from ..local.airflow import AirflowFile, go_on_with_airflow
 from ..local.run import LocalDag, OfAirflow, run_locally
+from ..settings.dev_store import use_dev_store
 from ..settings.reading import read_settings
 from .completion import DagId, dag_ids
 from .output import (
@@ -149,6 +150,7 @@ def try_dag(
     dag = dag_in(path, dag_id)
     date = read_instant(logical_date, "logical_date") if logical_date is not None else datetime.now(UTC)
     show_logs()
+    use_dev_store(read_settings().home)
     try:
         details = run_locally(dag, logical_date=date, conf=read_conf(conf), on_change=_tell)
     except InvalidInputError as error:

@@ -23,6 +23,7 @@ from ..local.folder import keep_looking_after, look_after, register_folder, watc
 from ..service.cleanup import Removed, clean_lake, known_to_temporal
 from ..service.cleanup import cleanup as clean
 from ..settings.dev_address import remembered
+from ..settings.dev_store import make_dev_store
 from ..settings.home import make_home
 from ..settings.reading import Settings
 from ..spark.connect_server import CONNECTION, connect_server
@@ -109,6 +110,7 @@ def dev(
     base_url = settings.base_url or (f"http://127.0.0.1:{web_port}" if web_port is not None else None)
     settings = settings.model_copy(update={"dags_folder": dags, "drain_seconds": 0, "base_url": base_url})
     make_home(settings)
+    make_dev_store(settings.home.resolve())
 
     async def work() -> None:
         async with AsyncExitStack() as running:

@@ -11,6 +11,7 @@ import typer
 from ...activities.secrets import STORED, Connection, Variable, look_up, mask_names, names_of, place_of, store
 from ...model.errors import InvalidInputError, SecretStoreError
 from ..service.shown_secrets import fields_of
+from ..settings.dev_store import use_dev_store
 from ..settings.reading import read_settings
 from .output import Json, console, fail, make_table, print_json
 
@@ -55,6 +56,14 @@ def set_variable(
     keep("variable", key, sys.stdin.read() if value == "-" else value, description)
 
 
+@variables.command("new-key")
+def new_key() -> None:
+    """Print a new key for the store, to be set as TIDEMILL_FERNET_KEY for the web and for workers."""
+    from cryptography.fernet import Fernet
+
+    typer.echo(Fernet.generate_key().decode())
+
+
 @variables.command("delete")
 def delete_variable(key: Annotated[str, typer.Argument(help="The variable's name.")]) -> None:
     """Remove a variable from the store."""
@@ -85,7 +94,9 @@ def values() -> "KeyValues":
     """Return where tasks keep variables if there is no key."""
     from ...activities.attempts.key_values import KeyValues
 
-    return KeyValues.beside(read_settings().results_url)
+    settings = read_settings()
+    use_dev_store(settings.home)
+    return KeyValues.beside(settings.results_url)
 
 
 def variable_of(key: str) -> str:
