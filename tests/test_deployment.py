@@ -1,6 +1,7 @@
 """The image, and the manifests for Kubernetes, against Kubernetes' own schemas and tidemill's own settings."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -114,3 +115,36 @@ def test_pip_takes_the_commands_of_the_image(command: str) -> None:
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--disable-pip-version-check"]
     tried = subprocess.run([*pip, *command.split()], cwd=ROOT, capture_output=True, text=True, check=False)
     assert tried.returncode == 0, tried.stderr
+
+
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_units_of_systemd_name_commands_and_settings_that_there_are(unit: Path) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + name for name in OTHERS}
+    lines = [line.partition("=")[::2] for line in unit.read_text().splitlines() if "=" in line and line[0] != "#"]
+    assert {value.partition("=")[0] for name, value in lines if name == "Environment"} <= known
+    [(_, command)] = [line for line in lines if line[0] == "ExecStart"]
+    shown = subprocess.run(
+        [sys.executable, "-m", "tidemill.worker", *command.split()[1:], "--help"], capture_output=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    if (patience := dict(lines).get("TimeoutStopSec")) is not None:
+        assert float(patience) > Settings.model_fields["drain_seconds"].default
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_units_are_what_systemd_defines(unit: Path, tmp_path: Path) -> None:
+    """With a command that is here, and without the users that a host makes."""
+    text = unit.read_text().replace("/opt/tidemill/bin/tidemill", sys.executable)
+    (tmp_path / unit.name).write_text(re.sub(r"(?m)^User=.*\n", "", text))
+    told = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    about = [line for line in told.stderr.splitlines() if unit.name in line]
+    assert not about, about

@@ -104,6 +104,8 @@ async def test_clearing_says_that_another_version_is_in_place(here: Stack) -> No
         lambda run: run.tasks[0].try_number == 2 and run.state.finished,
     )
     await here.tidemill.dags.register(dag("mended_file", [bash("a", "true")]))
+    assert "would be cleared: a" in await told(here, "runs", "clear", "mended_file", "mine", "--dry-run")
+    assert (await here.tidemill.runs.find("mended_file", "mine")).state.finished
     for command in (("tasks", "clear", "mended_file", "mine", "a"), ("runs", "clear", "mended_file", "mine")):
         await here.finished("mended_file", "mine")
         output = await told(here, *command)

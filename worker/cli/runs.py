@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from ...model.errors import InvalidInputError
 from ...model.run.identity import RunIdentity, RunType
-from ...model.run.revisions import ClearRequest, RunMark
+from ...model.run.revisions import ClearRequest, RunMark, to_clear
 from ...model.run.row import RunRow
 from ...model.run.views import RunDetails, RunView, TaskView
 from ...model.states import RunState
@@ -239,7 +239,7 @@ def clear(
         bool, typer.Option("--failed", help="Instead of one run all that are failed: of the DAG, or of every DAG.")
     ] = False,
     since: Annotated[str | None, typer.Option(help="With --failed: those that ended within this time: 12h.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --failed: only say which.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would run again.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --failed: do not ask.")] = False,
 ) -> None:
     """Rerun a run under its run_id; or with --failed the failed tasks of all runs that are failed now."""
@@ -254,18 +254,21 @@ def clear(
         return
     if dag_id is None or run_id is None:
         fail("which run? Give DAG_ID and RUN_ID, or --failed for all that are failed")
-    if since is not None or dry_run:
-        fail("--since and --dry-run go with --failed. Leave them out")
+    if since is not None:
+        fail("--since goes with --failed. Leave it out")
 
     async def work() -> tuple[list[str], str | None]:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
         hint = await announced_version(tidemill, dag_id, view, latest)
         request = ClearRequest(only_failed=only_failed, run_on_latest_version=latest)
+        if dry_run:
+            state = await tidemill.runs.state(view.workflow_id) if view.started_at is not None else None
+            return to_clear(state.spec, state.states, request) if state is not None else [], hint
         return await tidemill.runs.clear(dag_id, view.run_id, request), hint
 
     cleared, hint = run(work())
-    console.print(f"cleared: {', '.join(cleared) or 'nothing'}")
+    console.print(f"{'would be cleared' if dry_run else 'cleared'}: {', '.join(cleared) or 'nothing'}")
     if hint is not None and cleared:
         console.print(hint)
 
