@@ -1,6 +1,7 @@
 """Variables and connections: found where they are kept, masked in what is printed, never in history."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ URI = "postgresql://ada:s3cret%2Fword@db.example:5432/sales?api_key=abc123"
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> None:
+def fresh() -> Iterator[None]:
+    secrets.backends.cache_clear()
+    yield
     secrets.backends.cache_clear()
 
 
