@@ -21,15 +21,24 @@ class Preview(Model):
 
 
 def preview(state: DagState, spec: DagSpec, now: datetime) -> Preview:
-    """The effect of registering *spec*. Nothing is changed."""
+    """The effect of registering *spec*, or of its bundle doing so where it has the DAG. Nothing is changed."""
     after = state.model_copy(deep=True)
-    changed = after.register(spec, now)
+    changed = after.register(_in_its_bundle(state, spec), now)
     return Preview(
         changed=changed,
         current=upcoming(state, now).infos,
         proposed=upcoming(after, now).infos,
         transition=_transition(state, after, changed),
     )
+
+
+def _in_its_bundle(state: DagState, spec: DagSpec) -> DagSpec:
+    """*spec* as the bundle would read it that has the DAG, where somebody shows a file of it by hand."""
+    mine, offered = state.spec.source, spec.source
+    if mine is None or offered is None or not state.is_replaced_by_hand(spec):
+        return spec
+    source = mine.model_copy(update={"sha256": offered.sha256})
+    return DagSpec.model_validate({**spec.model_dump(), "source": source})
 
 
 def upcoming(state: DagState, now: datetime, limit: int = RUNS_SHOWN) -> Ticks:

@@ -11,6 +11,7 @@ from tidemill.model.bundle.data import DagFileState
 from tidemill.model.dag.assignment import Assignment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
+from tidemill.model.dag.previews import preview
 from tidemill.model.dag.records import RunRecord, TrackedRun
 from tidemill.model.dag.state import DagState
 from tidemill.model.dag.ticks import Ticks
@@ -247,6 +248,12 @@ def test_a_dag_that_is_kept_by_hand_is_taken_by_no_bundle() -> None:
         state.register(of_bundle("b"), START)
     state.assign(Assignment(bundle="b"), START)
     assert state.register(of_bundle("b"), START)
+
+
+def test_a_file_of_a_bundle_is_previewed_as_its_bundle_would_register_it() -> None:
+    state = owned_by("b")
+    assert preview(state, of_bundle(None), START).transition == "nothing changes: this version is in place"
+    assert preview(state, of_bundle(None, tags=["x"]), START).changed
 
 
 def test_runs_of_backfills_take_no_room() -> None:

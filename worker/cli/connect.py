@@ -31,8 +31,8 @@ def connect(
     home: Home = None,
 ) -> None:
     """Run a Spark Connect server, and start it again when it ends or does not answer any more."""
-    set_up_logging()
     settings = with_home(home)
+    set_up_logging(settings.log_format)
     service = ConnectService(
         folder=settings.home.resolve() / "spark_connect" / f"{host}-{port}".replace(":", "_"),
         host=host,

@@ -52,8 +52,8 @@ def worker(
             "--dag-ids: a worker takes all work of its task queue. Register these DAGs with a TIDEMILL_TASK_QUEUE of "
             "their own, and start workers with the same"
         )
-    set_up_logging()
     settings = with_home(home)
+    set_up_logging(settings.log_format)
     make_home(settings)
 
     async def work() -> None:
@@ -104,8 +104,8 @@ def dev(
     """Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs."""
     from .web import port_of_web, web_for_dev
 
-    set_up_logging()
     settings = with_home(home)
+    set_up_logging(settings.log_format)
     web_port = port_of_web(api_port)
     base_url = settings.base_url or (f"http://127.0.0.1:{web_port}" if web_port is not None else None)
     settings = settings.model_copy(update={"dags_folder": dags, "drain_seconds": 0, "base_url": base_url})

@@ -43,8 +43,8 @@ def api_server(
     home: Home = None,
 ) -> None:
     """Serve Airflow's REST API and user interface, for the DAGs of a Temporal namespace."""
-    set_up_logging()
     settings = with_home(home)
+    set_up_logging(settings.log_format)
     mask_names(settings.masked_names)
     make_web_home(settings)
 

@@ -62,7 +62,7 @@ class FolderSettings(Group):
     log_url: str | None = None
     """Where logs of tasks go beside `home`, while they run and when they end, such as s3://bucket/logs."""
     log_format: LogFormat = LogFormat.TEXT
-    """`text`, or `json`: an object a line, with Airflow's names of fields."""
+    """`text`, or `json`: an object a line, with Airflow's names of fields; of tasks, and of workers and the web."""
     log_limit_mb: int = Field(default=100, ge=1)
     """The most that the log of one try may have; it says so when there was more."""
     cleanup_older_than_days: float | None = Field(default=None, gt=0)
