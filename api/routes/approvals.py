@@ -162,8 +162,8 @@ async def answer_approval(
 ) -> dict[str, Any]:
     """Answers for a person."""
     run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    asked = detail_of(run, spec, view)
-    if asked is None:
+    detail = detail_of(run, spec, view)
+    if detail is None:
         raise NotFoundError(f"task {task_id!r} of run {run.run_id!r} waits for nobody's answer")
     if view.response is not None:
         by = f" by {view.response.by}" if view.response.by else ""
@@ -172,7 +172,7 @@ async def answer_approval(
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     access: Access | None = request.app.state.access
     name = access.answers_as(person) if access is not None else person.name
-    wanted = [one["name"] for one in asked["assigned_users"]]
+    wanted = [one["name"] for one in detail["assigned_users"]]
     if wanted and name not in wanted:
         raise HTTPException(403, f"task {task_id!r} waits for {', '.join(wanted)}, and not for {name or 'somebody'}")
     answer = ApprovalAnswer(

@@ -31,8 +31,8 @@ class OneLine(logging.Formatter):
         failure = self.formatException(record.exc_info) if record.exc_info else None
         if self._form is LogFormat.JSON:
             fields = {"timestamp": at, "level": record.levelname.lower(), "logger": record.name}
-            told = {"event": record.getMessage()} | ({} if failure is None else {"error_detail": failure})
-            return json.dumps(fields | told)
+            message = {"event": record.getMessage()} | ({} if failure is None else {"error_detail": failure})
+            return json.dumps(fields | message)
         text = record.getMessage() if failure is None else f"{record.getMessage()}\n{failure}"
         return f"{at} {record.levelname:7} {record.name}: {text}".replace("\n", "\\n")
 

@@ -48,7 +48,7 @@ class Leases:
         self._wake = wake
         self.since_reset = ""
         """What the ids of new leases end in: what was asked before a reset is not to be taken for what is asked now."""
-        self._messages = PoolMessages(self._ask_pool, self._told)
+        self._messages = PoolMessages(self._ask_pool, self._delivered)
         self._free: list[tuple[int, HeldLease]] = []
         """Leases that a task has just left, with how many slots each has: see `let_go`."""
         self._passed_on: set[str] = set()
@@ -221,7 +221,7 @@ class Leases:
             self._state.returning.setdefault(pool, []).extend(lease_ids)
             self._messages.tell(pool, PoolInterface.give_back, lease_ids)
 
-    def _told(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
+    def _delivered(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
         """A message to a pool has arrived, or there is no such pool."""
         if message == PoolInterface.give_back and pool in self._state.returning:
             left = [lease_id for lease_id in self._state.returning.pop(pool) if lease_id not in leases]

@@ -18,16 +18,16 @@ PER_MESSAGE = 1000
 """How many requests one message to a pool may have."""
 
 Asking = Callable[[str, Sequence[LeaseRequest]], Coroutine[Any, Any, None]]
-Told = Callable[[str, Signal[[list[Any]]], Sequence[Any]], None]
+Delivered = Callable[[str, Signal[[list[Any]]], Sequence[Any]], None]
 
 
 class PoolMessages:
     """What is on its way to pools, and what goes with the next message."""
 
-    def __init__(self, ask: Asking, told: Told) -> None:
-        """*told* hears of each message that a pool has got."""
+    def __init__(self, ask: Asking, delivered: Delivered) -> None:
+        """*delivered* hears of each message that a pool has got."""
         self._ask = ask
-        self._told = told
+        self._delivered = delivered
         self._requests: dict[str, list[LeaseRequest]] = {}
         self._messages: dict[str, dict[Signal[[list[Any]]], list[Any]]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -67,7 +67,7 @@ class PoolMessages:
             while messages := self._messages.pop(pool, {}):
                 for message, leases in messages.items():
                     await _tell(pool, message, leases)
-                    self._told(pool, message, leases)
+                    self._delivered(pool, message, leases)
         finally:  # a run that ends waits until nothing is on its way
             del self._telling[pool]
 
