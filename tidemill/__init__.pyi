@@ -119,6 +119,7 @@ from .model.spec.timetables import (
 )
 from .model.spec.trigger_rule import TriggerRule
 from .model.states import RunState, TaskState
+from .worker.local.loading import load_dags
 
 __all__ = [
     "DAG",
@@ -233,6 +234,7 @@ __all__ = [
     "dag",
     "days_ago",
     "get_current_context",
+    "load_dags",
     "setup",
     "spark_pipeline",
     "spark_sql",
