@@ -17,7 +17,7 @@ LAYERS = ("model", "activities", "workflows", "worker", "api")
 COMMITS = 300
 REACHES_FAR = 5
 """A commit that touches more product files than that goes through half of the house."""
-MARKER = re.compile(r"""(?:patched|deprecate_patch)\(\s*["']([\w-]+)""")
+TWO_ARMS, READ_ONLY = (re.compile(rf"""{name}\(\s*["']([\w-]+)""") for name in ("patched", "deprecate_patch"))
 SHAPES_OF_A_RUN = ("RunIdentity", "RunView", "RunRecord", "RunRow", "RunSummary", "RunSpan", "RunAnswer")
 
 
@@ -51,7 +51,8 @@ def concepts(texts: list[str]) -> dict[str, int]:
 
     whole = "\n".join(texts)
     return {
-        "names of patch markers": len({*MARKER.findall(whole)}),
+        "patch markers, two arms": len({*TWO_ARMS.findall(whole)}),
+        "the same, of 0.N alone": len({*READ_ONLY.findall(whole)}),
         "shapes of a run": sum(f"class {name}(" in whole for name in SHAPES_OF_A_RUN),
         "settings": len(Settings.model_fields),
         "suffixes of task queues": len(re.findall(r"^[A-Z]+_SUFFIX = ", whole, re.MULTILINE)),
