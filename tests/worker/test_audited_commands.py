@@ -14,11 +14,12 @@ READS = {
     *("dags list", "dags show", "dags explain", "dags preview", "dags test", "dags validate", "dags diff"),
     *("dags files", "dags errors", "runs list", "runs show", "runs gantt", "tasks explain", "tasks show", "tasks list"),
     *("tasks test", "tasks render", "tasks logs", "pools list", "pools show", "assets list", "assets show"),
-    *("assets events", "assets graph", "variables list", "variables get", "variables test", "connections list"),
+    *("assets events", "assets graph", "variables list", "variables get", "variables test", "variables new-key"),
+    "connections list",
     *("connections get", "connections test", "backfill list", "backfill show", "migrate check", "simulate", "replay"),
     *("bundles list", "api-tokens list", "audit", "health"),
 }
-PROCESSES = {"worker", "api-server", "dev", "connect", "demo", "ui install"}
+PROCESSES = {"worker", "api-server", "dev", "connect", "demo", "ui install", "init"}
 
 
 def names(group: Any, before: str = "") -> set[str]:
