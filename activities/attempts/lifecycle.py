@@ -222,6 +222,7 @@ def run_in_child(
             connect=connect,
             began=folder.claim,
         )
+        log.end_line()
         with _telling_the_end(log) as tell:
             if answer.result is None:
                 raise task_failure(unanswered(answer.code, memory=answer.memory))

@@ -93,11 +93,15 @@ class AttemptLog:
         with suppress(OSError):
             self._end.flush()
 
-    def close(self) -> None:
-        """Writes what is left, and says how much the limit has cost."""
+    def end_line(self) -> None:
+        """Takes what has been printed without an end of its own for a line: nothing more comes."""
         if self._rest:
             self._line(self._rest)
             self._rest = b""
+
+    def close(self) -> None:
+        """Writes what is left, and says how much the limit has cost."""
+        self.end_line()
         if self._end.is_begun:
             with suppress(OSError):
                 self._close_end()

@@ -25,3 +25,9 @@ async def test_a_log_says_what_was_run_and_how_it_ended(here: Stack, expected: t
     assert lines[1].endswith(f"command: {command}"), lines
     assert lines[-1].endswith(f"{level:7} tidemill: the try has {last}"), lines
     assert details.run.dag_id == f"told_{task['task_id']}"
+
+
+async def test_what_is_printed_without_an_end_of_its_line_is_the_result(here: Stack) -> None:
+    details = await here.run_once(dag("unended", [bash("t", "printf 'a\\nb'")]))
+    assert await here.result_of(details, "t") == "b"
+    assert here.log_of("unended", details.run.run_id, "t") == "a\nb\n"
