@@ -56,9 +56,11 @@ async def main() -> None:
 async def _ended(tidemill: Tidemill, dag_id: str, n: int) -> list[tuple[str, RunState]]:
     """The DAG's runs with their ends, by date, when *n* have ended."""
     while True:
-        runs = [(view.run_id, view.state) for view in await tidemill.runs.list(dag_id) if view.state.finished]
+        runs = [view for view in await tidemill.runs.list(dag_id) if view.state.finished]
         if len(runs) == n:
-            return sorted(runs)
+            for view in runs:  # who ends the worker now leaves no run that has still to close
+                await tidemill.client.get_workflow_handle(view.workflow_id).result()
+            return sorted((view.run_id, view.state) for view in runs)
         await asyncio.sleep(0.2)
 
 
