@@ -1,6 +1,6 @@
 """What a person's request means for a run: which instances take which state. Decided from the run's state alone."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ..base import Model
 from ..errors import InvalidInputError
@@ -58,10 +58,22 @@ def marked(state: DagRunState, request: MarkRequest) -> Change:
     return Change(states=dict.fromkeys(keys, request.state), reason=f"marked {request.state}")
 
 
+def that_fit(spec: DagSpec, marks: Iterable[MarkRequest]) -> list[MarkRequest]:
+    """Return *marks* of whole tasks without those of tasks that *spec* has no more: they were another version's."""
+    known = [mark.of_tasks(task for task in mark.tasks if task in spec.by_id) for mark in marks]
+    return [mark for mark in known if mark.tasks]
+
+
+def without_tasks(marks: Iterable[MarkRequest], tasks: Collection[str]) -> list[MarkRequest]:
+    """Return *marks* of whole tasks without those of *tasks*."""
+    left = [mark.of_tasks(task for task in mark.tasks if task not in tasks) for mark in marks]
+    return [mark for mark in left if mark.tasks]
+
+
 def marked_while_queued(run: RunIdentity, spec: DagSpec, marks: Iterable[MarkRequest]) -> DagRunState:
-    """Return how a run stands that has not begun, some of whose tasks are marked. Raises InvalidInputError."""
+    """Return how a run stands that has not begun, some of whose tasks are marked."""
     state = queued_state(run, spec)
-    for mark in marks:
+    for mark in that_fit(spec, marks):
         change = marked(state, mark)
         for key, end in change.states.items():
             state.instances[key].state, state.instances[key].reason = end, change.reason

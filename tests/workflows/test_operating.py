@@ -146,6 +146,19 @@ async def test_tasks_of_a_queued_run_are_marked_and_cleared(here: Stack) -> None
     }  # fmt: skip
 
 
+async def test_marks_of_a_queued_run_outlive_a_version_without_the_task(here: Stack) -> None:
+    await here.tidemill.dags.register(dag("shrinks", [bash("a", "exit 1"), empty("b")], is_paused_upon_creation=True))
+    run = await here.tidemill.runs.trigger("shrinks")
+    both = MarkRequest(tasks=("a", "b"), state=TaskState.SUCCESS)
+    assert await here.tidemill.tasks.mark("shrinks", run.run_id, both) == ["a", "b"]
+    await here.tidemill.dags.register(dag("shrinks", [bash("a", "exit 1"), empty("c")], is_paused_upon_creation=True))
+    assert states(await here.tidemill.runs.describe("shrinks", run.run_id)) == {"a": "success", "c": "none"}
+    skips = MarkRequest(tasks=("c",), state=TaskState.SKIPPED)
+    assert await here.tidemill.tasks.mark("shrinks", run.run_id, skips) == ["c"]
+    await here.tidemill.dags.pause("shrinks", False)
+    assert states(await here.finished("shrinks", run.run_id)) == {"a": "success", "c": "skipped"}
+
+
 async def test_a_queued_run_can_be_cancelled_marked_and_deleted(here: Stack) -> None:
     await here.tidemill.dags.register(dag("queued", [empty("a")], is_paused_upon_creation=True))
     runs = [await here.tidemill.runs.trigger("queued", TriggerRequest(run_id=f"run_{n}")) for n in range(3)]

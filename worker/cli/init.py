@@ -57,7 +57,9 @@ jobs:
       - uses: actions/checkout@v4
       - uses: actions/setup-python@v5
         with: {python-version: "3.12"}
-      - run: pip install tidemill pytest
+      # Tidemill is on no package index yet: name your wheel, or the address of its repository.
+      - run: pip install "$TIDEMILL" pytest
+        env: {TIDEMILL: "git+https://git.example.com/tidemill.git"}
       - run: tidemill dags validate dags
       - run: pytest
 ''',

@@ -19,8 +19,10 @@ def make_dev_store(home: Path) -> None:
 
     file = home / FILE
     if not file.is_file():
-        file.touch(mode=0o600)
-        file.write_bytes(Fernet.generate_key())
+        made = file.with_suffix(".new")  # whole, or not there: a process may end in between
+        made.touch(mode=0o600)
+        made.write_bytes(Fernet.generate_key())
+        made.replace(file)
     use_dev_store(home)
 
 

@@ -34,7 +34,7 @@ from ...model.dag.views import Change, DagView, QueuedRun, Registration, dag_row
 from ...model.errors import InvalidInputError
 from ...model.interfaces.asset import AssetInterface
 from ...model.interfaces.dag import DagInterface
-from ...model.run.changes import cleared, marked, marked_while_queued, whole_tasks
+from ...model.run.changes import cleared, marked, marked_while_queued, whole_tasks, without_tasks
 from ...model.run.identity import RunIdentity, TriggeredBy, run_key, run_workflow_id
 from ...model.run.messages import TasksEnded
 from ...model.run.revisions import ClearRequest, MarkRequest, ReviseQuestion, Revision
@@ -442,7 +442,9 @@ class DagWorkflow:
         before = marked_while_queued(queued.run, self.state.spec, queued.marks)
         with refusing():
             change = marked(before, mark)
-            queued.marks = [*queued.marks, mark.of_tasks(whole_tasks(before, change.states))]
+            tasks = whole_tasks(before, change.states)
+        # A task is in one of them: what a person says again and again does not grow.
+        queued.marks = [*without_tasks(queued.marks, tasks), mark.of_tasks(tasks)]
         self.state.note(workflow.now(), DecisionKind.REVISED, queued.run.run_id, f"tasks are {change.reason}")
         return [key for key, state in change.states.items() if before.states[key] is not state]
 
@@ -451,9 +453,8 @@ class DagWorkflow:
         before = marked_while_queued(queued.run, self.state.spec, queued.marks)
         with refusing():
             keys = [key for key in cleared(before, clear).states if before.states[key].finished]
-            tasks = {*whole_tasks(before, keys)}
-        left = [mark.of_tasks([task for task in mark.tasks if task not in tasks]) for mark in queued.marks]
-        queued.marks = [mark for mark in left if mark.tasks]
+            tasks = whole_tasks(before, keys)
+        queued.marks = without_tasks(queued.marks, tasks)
         return keys
 
     @workflow.update

@@ -6,7 +6,6 @@ is kept by `workflows.run.tasks`; this says when the run is over, and speaks wit
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from ...model.interfaces.calls import SignalCall
 from ...model.interfaces.dag import DagInterface
 from ...model.interfaces.run import RunInterface
 from ...model.pool.state import Granted, RunLeases
-from ...model.run.changes import Change, answer_of, cleared, form_of, keeps_times, marked, resumed
+from ...model.run.changes import Change, answer_of, cleared, form_of, keeps_times, marked, resumed, that_fit
 from ...model.run.forms import answered, response_to
 from ...model.run.identity import RunIdentity, dag_workflow_id
 from ...model.run.instance_keys import split_key
@@ -142,8 +141,8 @@ class DagRunWorkflow:
     def _mark_as_queued(self) -> None:
         """Gives tasks the state that a person has said while the run was queued."""
         marks, self.state.marks = self.state.marks, ()
-        for request in marks if marks and workflow.patched("marks-of-queued-runs") else ():
-            with suppress(InvalidInputError):  # the DAG has another version by now, without the task
+        for request in that_fit(self.state.spec, marks):
+            if workflow.patched("marks-of-queued-runs"):
                 self._revised(marked(self.state, request))
 
     async def _resume(self, revision: Revision) -> None:
