@@ -19,9 +19,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ..model.errors import InvalidInputError, SecretStoreError
 from .database import engine
-from .kept import LONGEST_NAME, Kept, Kind
+from .kept import ARCHIVE, DATABASE, KEY, LONGEST_NAME, Kept, Kind
 
-KEY, DATABASE, ARCHIVE = "TIDEMILL_FERNET_KEY", "TIDEMILL_SECRETS_DATABASE", "TIDEMILL_ARCHIVE"
 LARGEST = 2**20
 TABLES = MetaData()
 KEPT = Table(

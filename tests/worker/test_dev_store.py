@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tidemill.worker.settings.dev_store import ARCHIVE, DATABASE, FILE, KEY, make_dev_store, use_dev_store
+from tidemill.activities.kept import ARCHIVE, DATABASE, KEY
+from tidemill.worker.settings.dev_store import FILE, make_dev_store, use_dev_store
 
 
 @pytest.fixture(autouse=True)

@@ -59,8 +59,10 @@ def set_variable(
 @variables.command("new-key")
 def new_key() -> None:
     """Print a new key for the store, to be set as TIDEMILL_FERNET_KEY for the web and for workers."""
-    from cryptography.fernet import Fernet
-
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError as error:
+        fail(f"{error.name} is not installed: pip install 'tidemill[store]'")
     typer.echo(Fernet.generate_key().decode())
 
 

@@ -6,8 +6,9 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from ...activities.kept import ARCHIVE, DATABASE, KEY
+
 FILE, DATABASE_FILE = "dev_fernet.key", "secrets.db"
-KEY, DATABASE, ARCHIVE = "TIDEMILL_FERNET_KEY", "TIDEMILL_SECRETS_DATABASE", "TIDEMILL_ARCHIVE"
 NEEDED = ("cryptography", "sqlalchemy")
 
 
