@@ -46,7 +46,10 @@ class Commands(LazyGroup):
             "List who changed what, through the web or by commands on this host, and what was refused.",
         ),
         "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
-        "init": ("init:init", "Begin a project: two DAGs, a test of them, and files for git and CI."),
+        "init": (
+            "init:init",
+            "Begin a project: two DAGs, a test of them, and files for git and CI. Nothing that is there is changed.",
+        ),
         "dev": (
             "processes:dev",
             "Run everything for daily use on one machine: Temporal, a worker, Spark Connect, and a folder of DAGs.",
