@@ -94,6 +94,10 @@ def runs_look_back_at_what_is(still: Still) -> Found:
         for other_id, execution in still.executions.items():
             if not other_id.startswith(f"run:{run.state.run.dag_id}:") or still.was_touched(run_id, other_id):
                 continue
+            tracked = next(
+                (t for t in still.objects[dag_id].state.runs.values() if t.run.workflow_id == other_id), None
+            )
+            runs_again = tracked is not None and tracked.again and tracked.state is RunState.QUEUED
             by_itself = execution.running or str(execution.status) in ("Completed", "Failed")
             other = still.as_it_ended(execution) if by_itself and not execution.reset_from else None
             if other is None or other.state.run.run_id != past.run_id or not other._ready:
@@ -102,6 +106,8 @@ def runs_look_back_at_what_is(still: Still) -> Found:
                 instance = other.state.instances.get(task_id)
                 unknown = instance is None or task_id not in other._remembered or task_id not in spec.by_id
                 if unknown or instance.state is TaskState.REMOVED:
+                    continue
+                if runs_again and known is TaskState.NONE:  # cleared: it is done again before it counts
                     continue
                 told_wrong = instance.state in FINISHED and known is not instance.state
                 if told_wrong or (instance.state not in FINISHED and known in GOOD):
