@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.names import LIMIT
+from tidemill.model.run.identity import RunIdentity
 from tidemill.model.run.instance_keys import split_key
 from tidemill.model.spec.assets.condition import assets_in
 from tidemill.model.spec.timetables import waited_for
@@ -316,9 +317,14 @@ def what_is_taken_is_in_a_run(look: Look) -> Found:
             yield cause
     gone = {*look.before["heard"]} - {one.event.cause for one in gathering.heard} - {*gathering.taken}
     if gone and not gathering.dropped and not any(name == "register" for name, _ in look.messages):
-        made = [t for t in look.state.runs.values() if t.run.key not in look.before["runs"] and t.run.asset_events]
-        if not made:
+        made = [t.run for t in look.state.runs.values() if t.run.key not in look.before["runs"]]
+        if not any(run.asset_events or _was_away(run, gathering) for run in made):
             yield f"{sorted(gone)} were forgotten"
+
+
+def _was_away(run: RunIdentity, gathering: Gathering) -> bool:
+    """Whether its file came back after what made *run* due: then it lists no event of before, as in Airflow."""
+    return all(reference.since > run.run_after for reference in gathering.references)
 
 
 # Pools
