@@ -190,7 +190,7 @@ class TriggerActivities:
         except (_Over, ServerGone):
             pass
         except ImportFailed as error:
-            reason = f"the DAG file cannot be imported: {error.args[0]['message']}"
+            reason = f"the DAG file cannot be imported: {error.args[0].message}"
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
         host.lost(reason)

@@ -127,10 +127,10 @@ def _parse(workplace: WorkerContext, root: Path, path: Path, timeout: timedelta 
     file = FileToParse(root, name, str(path), timeout, paused_at_creation=paused, key_values=kept)
     watch = Unattended(timeout, too_long=TimeoutError)
     answer = parsed(workplace.forks(), workplace.airflow_forks_of(None), file, watch)
-    if "error" in answer:
-        return ParsedFile(path, error=answer["error"])
-    dags = (read_dag(dag) for dag in answer["dags"])
-    return ParsedFile(path, tuple(_found_from(root, dag) for dag in dags), notices=tuple(answer["notices"]))
+    if answer.error is not None:
+        return ParsedFile(path, error=answer.error)
+    dags = (read_dag(dag) for dag in answer.dags)
+    return ParsedFile(path, tuple(_found_from(root, dag) for dag in dags), notices=answer.notices)
 
 
 def _found_from(root: Path, dag: DagSpec) -> DagSpec:

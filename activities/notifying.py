@@ -13,8 +13,9 @@ from ..model.spec.notifiers import CommandNotifier, EmailNotifier, FunctionNotif
 from .attempts.folder import RESULT
 from .attempts.last_words import LastWords
 from .attempts.lifecycle import ChildListener, run_in_child, whole
-from .attempts.outcomes import describe_exit, outcome_of
+from .attempts.outcomes import describe_end, describe_exit, outcome_of
 from .attempts.supervision import AttemptSupervisor, infrastructure_error, stopping_cleanly
+from .processes.answers import CommandEnded, Sent, read_result
 from .processes.call import ServerGone
 from .secrets import Connection, new_masker
 from .work import mail, webhook
@@ -68,8 +69,10 @@ class NotifyActivities:
             forks = run_in_child(
                 self._workplace, attempt, folder, work, AttemptSupervisor(None), whole, calls_code=True, log_url=log_url
             )
-            earlier = forks.result
-        outcome = self._workplace.results.put(attempt, outcome_of(earlier))
+            answer = forks.answer
+        else:
+            answer = read_result(earlier)
+        outcome = self._workplace.results.put(attempt, outcome_of(answer))
         self._workplace.leftovers.add(folder.path)
         return outcome.xcom or None
 
@@ -100,15 +103,15 @@ def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
         timedelta(seconds=TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     try:
-        answer = forks.call(
+        call = forks.call(
             "command", request, listener=printed, checks=supervisor, grace=workplace.grace.total_seconds()
         )
     except ServerGone:
         raise infrastructure_error("the process above the notifier's command ended") from None
-    end = (answer.result or {}).get("ended", {"code": answer.code})
-    if end["code"] != 0:
-        reason = end.get("error") or next(iter(printed.lines()[-1:]), "it said nothing")
-        raise _failed(f"{describe_exit(end['code'])}: {reason}")
+    ended = call.answer if isinstance(call.answer, CommandEnded) else CommandEnded(code=call.code, started=0)
+    if ended.code != 0:
+        reason = ended.error or next(iter(printed.lines()[-1:]), "it said nothing")
+        raise _failed(f"{describe_end(ended)}: {reason}")
 
 
 def _beside_its_file(notice: Notice, workplace: WorkerContext) -> str:
@@ -139,10 +142,10 @@ def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) ->
     answer = (
         webhook.sent(request) if workplace.network is None else _sent_by_task("webhook", request, notice, workplace)
     )
-    if "error" in answer:
-        raise ApplicationError(f"{name} cannot be reached: {answer['error']}", type=NOTIFIER_FAILED)
-    if answer["status"] >= 400:
-        raise ApplicationError(f"{name} answered {answer['status']}", type=NOTIFIER_FAILED)
+    if answer.status is None:
+        raise ApplicationError(f"{name} cannot be reached: {answer.error}", type=NOTIFIER_FAILED)
+    if answer.status >= 400:
+        raise ApplicationError(f"{name} answered {answer.status}", type=NOTIFIER_FAILED)
 
 
 def connection_of(conn_id: str, notice: Notice, workplace: WorkerContext) -> Connection:
@@ -183,8 +186,8 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
         "seconds": TIMEOUT_SECONDS,
     }
     answer = mail.sent(request) if workplace.network is None else _sent_by_task("mail", request, notice, workplace)
-    if "error" in answer:
-        raise _failed_mail(notifier, answer["error"])
+    if answer.error is not None:
+        raise _failed_mail(notifier, answer.error)
 
 
 def _failed_mail(notifier: EmailNotifier, why: str, *, again: bool = True) -> ApplicationError:
@@ -204,7 +207,7 @@ def is_true(value: object) -> bool:
     return value is True or str(value).lower() in ("true", "1", "yes")
 
 
-def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: WorkerContext) -> dict[str, Any]:
+def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: WorkerContext) -> Sent:
     """Sends it from where tasks are: the worker's network is not the DAG author's."""
     source = notice.attempt.source
     supervisor = AttemptSupervisor(
@@ -213,7 +216,7 @@ def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace:
     forks = workplace.forks(source.bundle if source is not None else None)
     listener = ChildListener(None, new_masker(), owns=notice.attempt.owns)
     try:
-        answer = forks.call(work, request, listener=listener, checks=supervisor)
+        end = forks.call(work, request, listener=listener, checks=supervisor)
     except ServerGone:
         raise infrastructure_error(f"the process above the {work}'s ended") from None
-    return answer.result or {"error": describe_exit(answer.code)}
+    return end.answer if isinstance(end.answer, Sent) else Sent(error=describe_exit(end.code))

@@ -6,11 +6,10 @@ Spark's are in `spark/activity.py`, and those that only look at other workflows 
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from temporalio import activity
 
-from ..model.asset.outlets import OutletEvent
 from ..model.run.attempts import TaskAttempt
 from ..model.run.poking import poked
 from ..model.run.task_instances import Failure, Outcome
@@ -18,38 +17,29 @@ from ..model.spec.references import RETURN_VALUE
 from ..model.spec.tasks import BashSensorTask, SparkOptions
 from ..model.states import TaskState
 from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt
-from .attempts.outcomes import describe_end, instant, outcome_of
+from .attempts.outcomes import describe_end, outcome_of
 from .attempts.supervision import AttemptSupervisor, task_failure
+from .processes.answers import CommandEnded
 from .worker_context import WorkerContext
 
 
 def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
     """What the command's end means; of a function that was to name the command, perhaps an outcome of its own."""
-    if "outcome" in ended.result:
-        return outcome_of(ended.result)
-    end = ended.result["ended"]
-    events = tuple(OutletEvent.model_validate(event) for event in ended.result.get("asset_events", ()))
-    started_at = instant(end["started"])
-    if isinstance(attempt.task, BashSensorTask) and end["code"] in (0, attempt.task.retry_exit_code or end["code"]):
-        return poked(attempt, end["code"] == 0, started_at, f"the command {describe_end(end)}")
-    if end["code"] in getattr(attempt.task, "skip_on_exit_code", ()):
-        return Outcome(state=TaskState.SKIPPED, started_at=started_at, note=f"exit code {end['code']}")
-    if end["code"] != 0:
-        message = end.get("error") or f"the command {describe_end(end)}"
+    end = ended.answer
+    if not isinstance(end, CommandEnded):
+        return outcome_of(end)
+    if isinstance(attempt.task, BashSensorTask) and end.code in (0, attempt.task.retry_exit_code or end.code):
+        return poked(attempt, end.code == 0, end.started_at, f"the command {describe_end(end)}")
+    if end.code in getattr(attempt.task, "skip_on_exit_code", ()):
+        return Outcome(state=TaskState.SKIPPED, started_at=end.started_at, note=f"exit code {end.code}")
+    if end.code != 0:
+        message = end.error or f"the command {describe_end(end)}"
         raise task_failure(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
     return Outcome(
-        asset_events=events,
+        asset_events=end.asset_events,
         xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line},
-        started_at=started_at,
+        started_at=end.started_at,
     )
-
-
-def _of_file(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
-    """Whether a file that the path or pattern means is there."""
-    if "invalid" in ended.result:
-        raise task_failure(Failure(error_type="TemplateError", message=ended.result["invalid"]))
-    path, found = ended.result["path"], ended.result["found"]
-    return poked(attempt, found, datetime.now(UTC), f"no file {path} yet")
 
 
 def _driver_room(
@@ -66,7 +56,7 @@ WORK: Mapping[str, WorkKind] = {
     "tidemill.bash": WorkKind(work="bash", calls_code=False, outcome=_of_command),
     "tidemill.bash_function": WorkKind(work="bash_function", calls_code=True, outcome=_of_command),
     "tidemill.python": WorkKind(work="function", calls_code=True),
-    "tidemill.file_sensor": WorkKind(work="file", calls_code=False, outcome=_of_file),
+    "tidemill.file_sensor": WorkKind(work="file", calls_code=False),
     # Airflow's own code raises at execution_timeout, so that `on_kill` is called; one that does not heed it is ended.
     # So long a file may take to be imported, too.
     "tidemill.airflow": WorkKind(work="airflow", calls_code=True, grace=timedelta(seconds=50), room=_driver_room),

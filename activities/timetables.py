@@ -28,6 +28,7 @@ from .attempts.lifecycle import ChildListener
 from .attempts.outcomes import describe_exit
 from .attempts.supervision import infrastructure_error
 from .masking import Masker
+from .processes.answers import ConfChecked, TimetableAnswered
 from .processes.call import ServerGone
 from .processes.forks import Forks
 from .work.airflow.schedules import OWN
@@ -139,11 +140,11 @@ class TimetableActivities:
             ChildListener(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
             _Deadline("a schema of its params", SCHEMA_TIMEOUT_SECONDS),
         )
-        answer = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
-        if answer.result is None:
-            raise TimetableRaisedError(f"the process that looks at its params {describe_exit(answer.code)}")
-        if (problem := answer.result["problem"]) is not None:
-            raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")
+        end = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
+        if not isinstance(end.answer, ConfChecked):
+            raise TimetableRaisedError(f"the process that looks at its params {describe_exit(end.code)}")
+        if end.answer.problem is not None:
+            raise InvalidInputError(f"DAG {spec.dag_id!r}: {end.answer.problem}")
 
     def _refused_of(self, bundle: str | None, dag_id: str | None) -> Callable[[str, str], None]:
         """Keeps what code of a timetable or a schema is refused."""
@@ -158,13 +159,14 @@ class TimetableActivities:
             None, Masker(), key_values=self._workplace.key_values, owns=question.owns, refused=refused
         )
         checks = deadline or _Deadline()
-        answer = self._forks_of(question).call("timetable", request, listener=listener, checks=checks)
-        if answer.result is None:
-            raise TimetableRaisedError(f"the timetable's process {describe_exit(answer.code)}")
-        if "raised" in answer.result:
-            raise TimetableRaisedError(answer.result["raised"])
-        text: str = answer.result["text"]
-        return text
+        end = self._forks_of(question).call("timetable", request, listener=listener, checks=checks)
+        match end.answer:
+            case TimetableAnswered(text=str(text)):
+                return text
+            case TimetableAnswered(raised=str(raised)):
+                raise TimetableRaisedError(raised)
+            case _:
+                raise TimetableRaisedError(f"the timetable's process {describe_exit(end.code)}")
 
     def _forks_of(self, question: Question) -> Forks:
         """Where the class of a timetable can be imported: those written for Airflow, where Airflow is."""

@@ -29,7 +29,7 @@ import psutil
 from forked_commands import forked
 from temporalio.client import Client
 from temporalio.worker import Worker
-from tidemill.activities.processes.call import Answer, Checks, ForkSettings
+from tidemill.activities.processes.call import CallEnd, Checks, ForkSettings
 from tidemill.activities.processes.children import Children
 from tidemill.activities.processes.forks import Forks
 from tidemill.activities.processes.supervised import start_supervised, stop
@@ -215,7 +215,7 @@ class Lent:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.forks, name)
 
-    def call(self, *arguments: Any, checks: Checks, **more: Any) -> Answer:
+    def call(self, *arguments: Any, checks: Checks, **more: Any) -> CallEnd:
         """As `Forks.call`, until its worker is closed."""
         over = self.over
 

@@ -33,7 +33,8 @@ from .. import metrics, tracing
 from ..kept import Kept
 from ..masking import Masker
 from ..names import TASK_FAILED
-from ..processes.call import Answer, ServerGone
+from ..processes.answers import ChildAnswer, Failed, Filled, Performed, as_left, read_exit, read_result
+from ..processes.call import CallEnd, ServerGone
 from ..processes.forks import CodePlace, ImportFailed
 from ..processes.messages import Rendered, TriggerEvent
 from ..secrets import STORED, look_up, names_of, new_masker, place_of, store
@@ -59,7 +60,7 @@ KEPT_OF = ("task", "asset_name", "asset_uri", "variables")
 class ChildResult:
     """What is known of a child that has ended: its answer, and the last lines that it printed."""
 
-    result: dict[str, Any]
+    answer: ChildAnswer
     last_line: str | None
     tail: tuple[str, ...]
 
@@ -70,7 +71,7 @@ def whole(ended: ChildResult) -> ChildResult:
 
 
 def _as_answered(_: TaskAttempt, ended: ChildResult) -> Outcome:
-    return outcome_of(ended.result)
+    return outcome_of(ended.answer)
 
 
 def _any_room(_: WorkerContext, __: TaskAttempt, ___: AttemptSupervisor) -> AbstractContextManager[None]:
@@ -135,7 +136,7 @@ def _outcome(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind, wat
         earlier = _now(workplace, attempt, folder, kind, watch)
         if not (folder.path / RESULT).exists():
             try:
-                folder.write(RESULT, {"outcome": earlier.model_dump(mode="json")})
+                folder.write(RESULT, as_left(Performed(outcome=earlier)))
             except OSError as error:  # it matters only where what follows, the report, is lost
                 log.warning("no note of the outcome of %s can be kept: %s", attempt.name, error)
     if earlier.state not in WAITS:  # else it goes on in the same place
@@ -158,15 +159,15 @@ def _now(
         # What it has come to counts, though its process has ended badly after that, as in a callback.
         if error.type != TASK_FAILED or (left := folder.left(RESULT)) is None:
             raise
-        return outcome_of(left, new_masker())
+        return outcome_of(read_result(left), new_masker())
 
 
 def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: WorkKind) -> Outcome | None:
     """What an earlier start has come to. Raises its failure."""
     if (result := folder.ending(RESULT)) is not None:
-        return outcome_of(result, new_masker())
-    if (end := folder.ending(EXIT)) is not None:
-        return kind.outcome(attempt, ChildResult({"ended": end}, last_printed(folder.log), ()))
+        return outcome_of(read_result(result), new_masker())
+    if (end := read_exit(folder.ending(EXIT))) is not None:
+        return kind.outcome(attempt, ChildResult(end, last_printed(folder.log), ()))
     return None
 
 
@@ -202,7 +203,7 @@ def run_in_child(
     with workplace.log_at(folder.log, masker) as log:
         if log.is_new:
             log.note(f"{attempt.task.airflow_name} {attempt.task.task_id}, try {attempt.try_number}")
-        answer = _followed(
+        end = _followed(
             workplace,
             work,
             request,
@@ -224,11 +225,11 @@ def run_in_child(
         )
         log.end_line()
         with _telling_the_end(log) as tell:
-            if answer.result is None:
-                raise task_failure(unanswered(answer.code, memory=answer.memory))
-            if "failure" in answer.result:
-                raise task_failure(failure_of_child(answer.result["failure"], masker))
-            found = read(ChildResult(answer.result, log.last_line, log.tail))
+            if end.answer is None:
+                raise task_failure(unanswered(end.code, memory=end.memory))
+            if isinstance(end.answer, Failed):
+                raise task_failure(failure_of_child(end.answer.failure, masker))
+            found = read(ChildResult(end.answer, log.last_line, log.tail))
             tell(found)
             return found
 
@@ -261,7 +262,7 @@ def _followed(
     *,
     connect: bool,
     began: Callable[[str, int], None] | None = None,
-) -> Answer:
+) -> CallEnd:
     try:
         return workplace.forks_of(source).call(
             work,
@@ -274,7 +275,7 @@ def _followed(
             began=began,
         )
     except ImportFailed as error:
-        raise task_failure(Failure.model_validate(conversation.masker.masked_all(error.args[0]))) from None
+        raise task_failure(failure_of_child(error.args[0], conversation.masker)) from None
     except ServerGone:
         raise infrastructure_error("the process above the task's ended while the task ran") from None
 
@@ -419,13 +420,14 @@ def rendered(
         None, new_masker(), workplace.facts, owns=attempt.owns, refused=workplace.refused_of(attempt)
     )
     source = attempt.source if code is not None else None
-    answer = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
-    if answer.result is None:
-        raise task_failure(unanswered(answer.code, memory=answer.memory))
-    if "invalid" in answer.result:
-        message = conversation.masker.masked(answer.result["invalid"])
-        raise task_failure(Failure(error_type="TemplateError", message=message))
-    return answer.result["values"]
+    end = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
+    match end.answer:
+        case Filled(values=found):
+            return found
+        case Failed(failure=failure):
+            raise task_failure(failure_of_child(failure, conversation.masker))
+        case _:
+            raise task_failure(unanswered(end.code, memory=end.memory))
 
 
 def _template_folders(workplace: WorkerContext, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:

@@ -1,12 +1,10 @@
 """From what a child has answered to what its run is told."""
 
 import signal
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
 
 from ...model.run.task_instances import Failure, Outcome
 from ..masking import Masker
+from ..processes.answers import ChildAnswer, CommandEnded, Failed, Performed
 from .supervision import task_failure
 
 OF_A_SIGNAL = 128
@@ -19,22 +17,20 @@ LARGEST = 1_900_000
 """In bytes: what Temporal takes as what an activity has come to, and some room."""
 
 
-def outcome_of(result: dict[str, Any], masker: Masker | None = None) -> Outcome:
-    """The outcome that *result* tells of. Raises the task's failure if it tells of one, without any secret."""
-    if "failure" in result:
-        raise task_failure(failure_of_child(result["failure"], masker))
-    outcome = Outcome.model_validate(result["outcome"])
+def outcome_of(answer: ChildAnswer, masker: Masker | None = None) -> Outcome:
+    """The outcome that *answer* tells of. Raises the task's failure if it tells of one, without any secret."""
+    if isinstance(answer, Failed):
+        raise task_failure(failure_of_child(answer.failure, masker))
+    if not isinstance(answer, Performed):
+        raise task_failure(unanswered(0))
+    outcome = answer.outcome
     return outcome if outcome.note is None else outcome.model_copy(update={"note": outcome.note[:LONGEST_NOTE]})
 
 
-def failure_of_child(given: Mapping[str, Any], masker: Masker | None = None) -> Failure:
+def failure_of_child(given: Failure, masker: Masker | None = None) -> Failure:
     """The failure that a child tells of, without any secret; that a cluster has ended it, its worker alone says."""
-    failure = given if masker is None else masker.masked_all(given)
-    return Failure.model_validate({**failure, "is_disruption": False})
-
-
-def instant(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    failure = given if masker is None else Failure.model_validate(masker.masked_all(given.model_dump(mode="json")))
+    return failure.model_copy(update={"is_disruption": False})
 
 
 def _named_signal(number: int) -> str:
@@ -55,9 +51,9 @@ def describe_exit(code: int, *, memory: bool = False) -> str:
     return f"{end}: memory ran out, and the kernel ended processes here" if memory and code in KILLED else end
 
 
-def describe_end(end: Mapping[str, Any]) -> str:
-    """What `describe_exit` says of the *end* of a command, as its child has left it."""
-    return describe_exit(end["code"], memory=end.get("memory", False))
+def describe_end(end: CommandEnded) -> str:
+    """What `describe_exit` says of the *end* of a command."""
+    return "was stopped" if end.code is None else describe_exit(end.code, memory=end.memory)
 
 
 def unanswered(code: int, *, memory: bool = False) -> Failure:

@@ -20,6 +20,7 @@ from ...model.spec.owned import OwnedNames
 from .. import metrics
 from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly
 from ..names import BUNDLE_PROBLEM
+from ..processes.answers import FileParsed
 from ..processes.users import acting_as
 from ..worker_context import WorkerContext
 from .listing import COMPANIONS, Tree
@@ -126,18 +127,18 @@ class FileActivities:
             modules, companions = tree.closure(question.path), {*tree.companions(question.path)}
             watched = tree.watched(question.path)
             links = {name for name in companions if tree.is_linked(name)}
-        metrics.parsed(settings.name, timedelta(seconds=seconds), failed="error" in answer)
-        read = {*answer.get("files", question.extras)} - {COMPANIONS}
+        metrics.parsed(settings.name, timedelta(seconds=seconds), failed=answer.error is not None)
+        read = {*(question.extras if answer.files is None else answer.files)} - {COMPANIONS}
         try:
-            specs = [read_dag(spec) for spec in answer.get("dags", ())]
+            specs = [read_dag(spec) for spec in answer.dags]
             for kind, name in (used for spec in specs for used in spec.names_used()):
                 (settings.owns or OwnedNames()).check(kind, name)
         except InvalidInputError as error:  # what its process says of it is no DAG, or takes what is others'
-            answer, specs = {"error": str(error), "not_allowed": isinstance(error, NotAllowedError)}, []
-        if answer.get("not_allowed"):
-            refused("define", answer["error"])
+            answer, specs = FileParsed(error=str(error), not_allowed=isinstance(error, NotAllowedError)), []
+        if answer.not_allowed and answer.error is not None:
+            refused("define", answer.error)
         explicit = modules | read | referenced(specs, root, question.path)
-        is_live = "outside" in answer and settings.kind == "folder"
+        is_live = answer.outside is not None and settings.kind == "folder"
         kept = KeptFiles(names=explicit | companions, links=links - explicit)
         dags = self._keep(question, root, kept, specs, is_live=is_live)
         extras = (COMPANIONS, *sorted(explicit - modules - watched))
@@ -151,7 +152,7 @@ class FileActivities:
         return ParseResult(
             digest=digest,
             dags=dags,
-            error=answer.get("error"),
+            error=answer.error,
             seconds=seconds,
             extras=extras,
         )

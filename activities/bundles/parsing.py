@@ -15,6 +15,7 @@ from ..attempts.last_words import LastWords
 from ..attempts.lifecycle import ChildListener
 from ..attempts.outcomes import describe_exit
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error
+from ..processes.answers import FileParsed
 from ..processes.call import ServerGone
 from ..processes.forks import Forks, ImportFailed
 from ..secrets import new_masker
@@ -45,8 +46,8 @@ class FileToParse:
     """Keeps what the file is refused: an operation, and why."""
 
 
-def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: AttemptSupervisor) -> dict[str, Any]:
-    """The file's DAGs as JSON or its `error`, and which `files` below the root it read, as far as that is known.
+def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: AttemptSupervisor) -> FileParsed:
+    """The file's DAGs as JSON or its error, and which files below the root it read, as far as that is known.
 
     A file that imports Airflow is read below *airflow*, if there is one.
 
@@ -57,11 +58,11 @@ def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: Attemp
         raise infrastructure_error(f"{file.root} is not there on this worker")
     answer = _parsed(forks, file, watch, airflow_is_offered=airflow is not None)
     if airflow is not None:
-        if answer.get("needs_airflow"):
+        if answer.needs_airflow:
             answer = _parsed(airflow, file, watch)
-        elif answer.get("lacks_a_module"):  # there may be other packages where Airflow is
+        elif answer.lacks_a_module:  # there may be other packages where Airflow is
             there = _parsed(airflow, file, watch)
-            answer = there if "error" not in there or speaks_of_airflow(file) else answer
+            answer = there if there.error is None or speaks_of_airflow(file) else answer
     return advised(answer)
 
 
@@ -73,19 +74,19 @@ def speaks_of_airflow(file: FileToParse) -> bool:
         return True
 
 
-def advised(answer: dict[str, Any]) -> dict[str, Any]:
+def advised(answer: FileParsed) -> FileParsed:
     """Return *answer* with the remedy where the file lacks a variable of the environment that this process has."""
-    missing = LACKS_VARIABLE.match(str(answer.get("error", "")))
+    missing = LACKS_VARIABLE.match(answer.error or "")
     if missing is None or missing[1] not in os.environ:
         return answer
     setting = f"TIDEMILL_TASK_ENVIRONMENT='[\"{missing[1]}\"]'"
     remedy = f"this process has {missing[1]}, and passes it on to no DAG file. Add it: {setting}"
-    return {**answer, "error": f"{answer['error']}\n  {remedy}"}
+    return answer.model_copy(update={"error": f"{answer.error}\n  {remedy}"})
 
 
 def _parsed(
     forks: Forks, file: FileToParse, watch: AttemptSupervisor, *, airflow_is_offered: bool = False
-) -> dict[str, Any]:
+) -> FileParsed:
     file = replace(file, airflow_is_offered=airflow_is_offered)
     try:
         return _ask(forks, file, watch, "files")
@@ -94,10 +95,10 @@ def _parsed(
     try:
         return _ask(forks, file, watch, f"file {file.name}")
     except ServerGone:
-        return {"error": "importing the file ends the process that imports it, and the one above that"}
+        return FileParsed(error="importing the file ends the process that imports it, and the one above that")
 
 
-def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: str) -> dict[str, Any]:
+def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: str) -> FileParsed:
     request: dict[str, Any] = {
         "root": str(file.root),
         "name": file.name,
@@ -112,14 +113,15 @@ def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: st
     try:
         with tempfile.TemporaryDirectory() as folder:
             request |= {"folder": folder}
-            answer = forks.call("parse", request, listener=printed, checks=watch, separate=separate)
+            end = forks.call("parse", request, listener=printed, checks=watch, separate=separate)
     except ImportFailed as error:
         raise infrastructure_error(
-            f"the process that parses DAG files did not start: {error.args[0]['message']}"
+            f"the process that parses DAG files did not start: {error.args[0].message}"
         ) from None
     except TimeoutError:
         limit = file.timeout.total_seconds()
-        return {"error": f"importing the file took more than {limit:g} s. Move slow work into tasks"}
-    if answer.result is None:
-        return {"error": f"importing the file ended its process: it {describe_exit(answer.code)}.{printed.sentence()}"}
-    return answer.result
+        return FileParsed(error=f"importing the file took more than {limit:g} s. Move slow work into tasks")
+    if isinstance(end.answer, FileParsed):
+        return end.answer
+    why = f"importing the file ended its process: it {describe_exit(end.code)}.{printed.sentence()}"
+    return FileParsed(error=why)

@@ -19,6 +19,7 @@ import psutil
 
 from ..names import MARK
 from . import channel
+from .answers import ChildAnswer, answer_adapter, too_large
 from .environment import for_children
 from .memory import ended_for_memory
 from .messages import (
@@ -68,11 +69,11 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallEnd:
     """What a child has left: its answer if it gave one, and how its process ended."""
 
     code: int
-    result: dict[str, Any] | None
+    answer: ChildAnswer | None
     memory: bool = False
     """Whether the kernel has ended a process here meanwhile, since memory ran out."""
 
@@ -134,7 +135,7 @@ class Call:
         self._checks = checks
         self._grace = grace
         self._id = uuid.uuid4().hex
-        self._result: dict[str, Any] | None = None
+        self._answer: ChildAnswer | None = None
         self._code: int | None = None
         self._pid: int | None = None
         self._ending = False
@@ -144,7 +145,7 @@ class Call:
         self.imported: Callable[[float], None] = lambda _: None
         self.connected: Callable[[Callable[[dict[str, Any]], None]], None] = lambda _: None
 
-    def run(self) -> Answer:
+    def run(self) -> CallEnd:
         ended_before = ended_for_memory()
         self._mine, theirs = channel.pair()
         self._output, printed = os.pipe()
@@ -166,16 +167,24 @@ class Call:
             assert self._code is not None  # noqa: S101
             with suppress(ServerGone):  # whoever said that it has ended may be the child itself
                 self._server.send({"kill": self._id})
-            if self._result is None and (folder := self._request["folder"]) is not None:
-                with acting_as(self._run_as):
-                    self._result = read_left(Path(folder, channel.ANSWER), self._run_as)
-            return Answer(self._code, self._result, self._code != 0 and ended_for_memory() > ended_before)
+            if self._answer is None and (folder := self._request["folder"]) is not None:
+                self._answer = self._left_in(Path(folder))
+            return CallEnd(self._code, self._answer, self._code != 0 and ended_for_memory() > ended_before)
         except channel.MessageTooLargeError as error:
             reason = f"what the task is to be given, or its answer, is too large: {error}. Return a path instead"
-            return Answer(1, {"failure": {"error_type": "ResultTooLarge", "message": reason, "retryable": False}})
+            return CallEnd(1, too_large(reason))
         finally:
             self._mine.close()
             os.close(self._output)
+
+    def _left_in(self, folder: Path) -> ChildAnswer | None:
+        """Return the answer that the child has left in its folder, where its code has closed the channel."""
+        with acting_as(self._run_as):
+            left = read_left(folder / channel.ANSWER, self._run_as)
+        try:
+            return None if left is None else answer_adapter.validate_python(left)
+        except ValueError:  # the child's own doing
+            return None
 
     def _follow(self) -> None:
         self._poll = select.poll()
@@ -235,7 +244,7 @@ class Call:
     def _message(self, message: FromChild, descriptors: list[int]) -> None:
         match message:
             case Answered():
-                self._result = message.answer
+                self._answer = message.answer
             case Secret():
                 self._listener.mask(message.mask)
             case Query() if len(descriptors) != 1:

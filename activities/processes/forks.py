@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...model.run.task_instances import Failure
 from . import channel
+from .answers import Failed
 from .call import (
     END_TIMEOUT_SECONDS,
     POLL_SECONDS,
-    Answer,
     Call,
+    CallEnd,
     Checks,
     ForkSettings,
     Listener,
@@ -47,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class ImportFailed(Exception):  # noqa: N818
-    """The DAG file cannot be imported. The argument is the failure as JSON."""
+    """The DAG file cannot be imported. The argument is the failure."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class _Warm:
 
     def __init__(self) -> None:
         self.server: Server | None = None
-        self.failure: dict[str, Any] | None = None
+        self.failure: Failure | None = None
         self.settled = threading.Event()
         self.megabytes = 0
         self.users = 0
@@ -134,7 +136,7 @@ class Forks:
         separate: str | None = None,
         began: Callable[[str, int], None] | None = None,
         connected: Callable[[Callable[[dict[str, Any]], None]], None] | None = None,
-    ) -> Answer:
+    ) -> CallEnd:
         """Has a child do *work*, and follows it to its end.
 
         When *checks* raises, the child is sent SIGTERM, has *grace* seconds, is ended with all that it has started,
@@ -167,7 +169,7 @@ class Forks:
 
     def _call_code(
         self, code: CodePlace, ready: Callable[[Server], Call], listener: Listener, checks: Checks
-    ) -> Answer:
+    ) -> CallEnd:
         name = f"{code.name} "
         seconds = self._import_seconds(name, checks)
         if seconds is not None and self._is_worth_a_parent(name, seconds):
@@ -336,8 +338,11 @@ class Forks:
                         reply(descriptors, listener.answer(message.ask))
                     case Query():
                         refuse(descriptors)
+                    case Answered(answer=Failed(failure=failure)):
+                        warm.failure = failure
+                        return
                     case Answered():
-                        warm.failure = message.answer.get("failure") or _ended_importing(Ended(ended=0))
+                        warm.failure = _ended_importing(Ended(ended=0))
                         return
                     case Ended() | Refused():
                         warm.failure = _ended_importing(message)
@@ -378,9 +383,9 @@ class Forks:
                 process.wait()
 
 
-def _ended_importing(message: Ended | Refused) -> dict[str, Any]:
+def _ended_importing(message: Ended | Refused) -> Failure:
     if isinstance(message, Refused):
         end = message.refused
     else:
         end = f"signal {-message.ended}" if message.ended < 0 else f"exit code {message.ended}"
-    return {"error_type": "ImportError", "message": f"importing the DAG file ended its process ({end})"}
+    return Failure(error_type="ImportError", message=f"importing the DAG file ended its process ({end})")

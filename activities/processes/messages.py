@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from ...model.base import Model
 from . import channel
+from .answers import ChildAnswer
 
 
 class Begun(Model):
@@ -59,7 +60,7 @@ class TriggerEvent(Model):
 class Answered(Model):
     """What has come of its work."""
 
-    answer: dict[str, Any]
+    answer: ChildAnswer
 
 
 class Ended(Model):
@@ -102,5 +103,5 @@ def read(content: dict[str, Any]) -> FromChild:
     """Return the message that *content* is. Raises ValueError where it is none."""
     for name, kind in KINDS.items():
         if name in content:
-            return kind.model_validate(content, strict=True)
+            return kind.model_validate(content, strict=kind is not Answered)
     raise ValueError(f"{', '.join(content)[:100]!r} is no message")

@@ -20,6 +20,7 @@ from ..attempts.lifecycle import run_in_child, whole
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
 from ..names import DRIVERS_SUFFIX, MAX_STARTS, TASK_FAILED
+from ..processes.answers import read_result
 from ..secrets import new_masker
 from ..work.rendered import shown
 from ..worker_context import WorkerContext
@@ -202,8 +203,9 @@ class SparkActivities:
         folder = self._workplace.attempt_folder(attempt, part="function")
         if (earlier := folder.ending(RESULT)) is None:
             watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
-            earlier = run_in_child(self._workplace, attempt, folder, "function", watch, whole, calls_code=True).result
-        return outcome_of(earlier)
+            ended = run_in_child(self._workplace, attempt, folder, "function", watch, whole, calls_code=True)
+            return outcome_of(ended.answer)
+        return outcome_of(read_result(earlier))
 
 
 @contextmanager

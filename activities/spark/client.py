@@ -1,7 +1,7 @@
 """Client mode: the driver runs below this worker, and ends with it."""
 
 import os
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...model.run.task_instances import Failure, Outcome
 from ...model.spec.tasks.spark import DEFAULT_MASTER
@@ -9,8 +9,9 @@ from .. import metrics
 from ..attempts.folder import EXIT, RESULT
 from ..attempts.lifecycle import ChildResult, attempt_variables, run_in_child, whole
 from ..attempts.log import last_lines
-from ..attempts.outcomes import describe_end, instant
+from ..attempts.outcomes import describe_end, unanswered
 from ..attempts.supervision import AttemptSupervisor, task_failure
+from ..processes.answers import CommandEnded, read_exit
 from ..processes.environment import for_drivers
 from ..worker_context import find_java
 from .archive import fast_start
@@ -49,7 +50,7 @@ def run_client(work: SparkStart) -> Outcome:
     earlier = work.folder.left(RESULT)
     if earlier is not None and ("outcome" in earlier or work.folder.left(EXIT) is not None):
         return work.ended(earlier)
-    if work.is_java and (end := work.folder.left(EXIT)) is not None:
+    if work.is_java and (end := read_exit(work.folder.left(EXIT))) is not None:
         return _by_exit_code(work, end)
     work.folder.end_earlier_start()
     work.folder.forget()
@@ -68,20 +69,27 @@ def _submit(work: SparkStart, watch: AttemptSupervisor) -> Outcome:
     small = (work.options.master or DEFAULT_MASTER).startswith("local")
     argv = spark_submit(work, fast_start(work.workplace.home, java, small=small))
     ended = launched(work, argv, watch)
-    end = ended.result["ended"]
+    end = ended_of(ended)
     result = work.folder.left(RESULT)
     if result is not None:
         if "outcome" in result:
-            result["outcome"].setdefault("started_at", instant(end["started"]).isoformat())
+            result["outcome"].setdefault("started_at", end.started_at.isoformat())
         return work.ended(result)
     return _by_exit_code(work, end, ended.tail)
 
 
-def _by_exit_code(work: SparkStart, end: dict[str, Any], tail: tuple[str, ...] = ()) -> Outcome:
+def _by_exit_code(work: SparkStart, end: CommandEnded, tail: tuple[str, ...] = ()) -> Outcome:
     """What spark-submit's own end says, where nobody else has told anything."""
-    if end["code"] == 0:
-        return work.ended({"outcome": {"started_at": instant(end["started"]).isoformat()}})
+    if end.code == 0:
+        return work.ended({"outcome": {"started_at": end.started_at.isoformat()}})
     raise task_failure(unexplained(end, tail or last_lines(work.folder.log)))
+
+
+def ended_of(ended: ChildResult) -> CommandEnded:
+    """How the command has ended. Raises the task's failure where its child has answered something else."""
+    if not isinstance(ended.answer, CommandEnded):
+        raise task_failure(unanswered(0))
+    return ended.answer
 
 
 def launched(work: SparkStart, argv: list[str], watch: AttemptSupervisor) -> ChildResult:
@@ -110,8 +118,8 @@ def driver_environment(work: SparkStart) -> dict[str, str]:
     return {**known, **looked_up, **attempt_variables(work.attempt)}
 
 
-def unexplained(end: dict[str, Any], tail: tuple[str, ...]) -> Failure:
+def unexplained(end: CommandEnded, tail: tuple[str, ...]) -> Failure:
     """A failure of which only the log can tell: the JVM ended, or never started."""
-    hint = EXIT_CODES.get(end["code"]) or cause_of(tail)
+    hint = EXIT_CODES.get(end.code or 0) or cause_of(tail)
     message = f"spark-submit {describe_end(end)}: {hint}"
     return Failure(error_type="SparkSubmitFailed", message=message, traceback=tail[-15:])

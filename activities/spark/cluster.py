@@ -23,7 +23,7 @@ from ..attempts.log import last_lines
 from ..attempts.supervision import AttemptSupervisor, infrastructure_error, task_failure
 from ..names import TASK_FAILED
 from .causes import cause_of, is_refusal, waits_for_others
-from .client import launched
+from .client import ended_of, launched
 from .clusters import AppState, Cluster, NotConfiguredError, Status
 from .command import spark_submit
 from .driver import CLAIM, ContainerLostError
@@ -86,7 +86,7 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
         with room.reserved(SUBMISSION_MEGABYTES, watch):
             ended = launched(work, spark_submit(work, shipped=shipped), watch)
         output = "\n".join(ended.tail)
-        code = ended.result["ended"]["code"]
+        code = ended_of(ended).code
         if code != 0:
             cause = cause_of(ended.tail)
             _raise_if_refused(cause)

@@ -17,6 +17,7 @@ from ..attempts.folder import RESULT
 from ..attempts.lifecycle import attempt_variables, run_in_child, whole
 from ..attempts.supervision import AttemptSupervisor, Closing, infrastructure_error
 from ..names import MAX_STARTS
+from ..processes.answers import ConnectEnded
 from .command import application_file, contract, plain
 from .place import invalid, shown, spark_task
 from .starts import Mode, SparkStart
@@ -90,8 +91,7 @@ def _client(
     ended = run_in_child(
         place, attempt, folder, "connect", watch, whole, calls_code=calls_code, connect=True, plan=plan
     )
-    lost: str | None = (ended.result or {}).get("lost")
-    return lost
+    return ended.answer.lost if isinstance(ended.answer, ConnectEnded) else None
 
 
 def _plan(work: SparkStart) -> dict[str, Any]:

@@ -492,6 +492,7 @@ def _local_modules(roots: list[Path]) -> list[Any]:
 def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, Any]:
     """Calls the attempt's function of the DAG file that *code* names."""
     from pyspark import cloudpickle
+    from tidemill.activities.processes.answers import as_left
     from tidemill.activities.work.dag_code import import_dags, module_name
     from tidemill.activities.work.function import perform
     from tidemill.model.run.attempts import TaskAttempt
@@ -503,7 +504,8 @@ def run_function(folder: Path, code: dict[str, Any], session: Any) -> dict[str, 
     # Executors do not have the DAG file, nor what lies beside it: what functions refer to there travels with them.
     for module in [sys.modules[module_name(path)], *_local_modules([path.parent, *roots])]:
         cloudpickle.register_pickle_by_value(module)
-    return perform(dags, attempt, session, named=_in_few_lines)
+    result: dict[str, Any] = as_left(perform(dags, attempt, session, named=_in_few_lines))
+    return result
 
 
 def with_session(folder: Path, plan: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from ..attempts.folder import RESULT, AttemptFolder
 from ..attempts.lifecycle import attempt_variables, made_folder, workplace_watch
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor
+from ..processes.answers import read_result
 from ..secrets import new_masker
 from ..worker_context import WorkerContext
 from .place import invalid, place_of, spark_task
@@ -171,7 +172,7 @@ class SparkStart:
 
     def ended(self, result: dict[str, Any]) -> Outcome:
         """The outcome that *result* tells of, with what is to be published. Raises the failure."""
-        outcome = outcome_of(result, new_masker())
+        outcome = outcome_of(read_result(result), new_masker())
         # These the worker alone says.
         outcome = outcome.model_copy(update={"staged": None, "staged_table": None, "submission": None})
         if outcome.state is not TaskState.SUCCESS:

@@ -10,6 +10,7 @@ from ...model.spec.tasks import SparkMode, SparkSubmitTask
 from ...model.spec.tasks.spark import DEFAULT_MASTER
 from ..attempts.outcomes import outcome_of
 from ..names import MAX_STARTS
+from ..processes.answers import read_result
 from ..secrets import new_masker
 from .starts import Mode, SparkStart
 from .tables import signature
@@ -68,4 +69,4 @@ class TablePublication(SparkStart):
         return {"staged": None, "publish": publish, **more}
 
     def ended(self, result: dict[str, Any]) -> Outcome:
-        return outcome_of(result, new_masker())
+        return outcome_of(read_result(result), new_masker())

@@ -17,6 +17,7 @@ from ...model.spec.tasks import EmptyTask
 from ..attempts.lifecycle import run_in_child, whole
 from ..attempts.supervision import AttemptSupervisor, beating, stopping_cleanly, task_failure
 from ..names import TASK_FAILED
+from ..processes.answers import Watched
 from ..worker_context import WorkerContext
 from .other_namespaces import OtherNamespaces
 
@@ -94,7 +95,9 @@ class WatchActivities:
             return WatchAnswer(error=_failure_text(error)[:LONGEST_ERROR])
         finally:
             self._workplace.leftovers.add(folder.path)
-        return WatchAnswer.model_validate(ended.result["answer"])
+        if not isinstance(ended.answer, Watched):
+            return WatchAnswer(error="its process has told of nothing")
+        return ended.answer.answer
 
 
 def _failure_text(error: ApplicationError) -> str:

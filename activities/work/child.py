@@ -14,18 +14,19 @@ import psutil
 from ..masking import PROCESS_MASKER
 from ..names import MARK
 from ..processes import channel
+from ..processes.answers import ChildAnswer, Failed
 from ..processes.memory import be_ended_first
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker, mask_names
 from . import bash, files, function, logs, mail, params, parse, templates, timetable, watch, webhook
 from .dag_code import Code
 from .failures import describe_failure, print_failure
-from .job import Answer, Job
+from .job import Job
 
 CLONE_NEWNET = 0x40000000
 
 
-def be_fork_server(job: Job) -> Answer:
+def be_fork_server(job: Job) -> ChildAnswer:
     """Imports what the request says, and forks children from then on."""
     if job.request.get("connect"):
         from . import connect
@@ -35,32 +36,32 @@ def be_fork_server(job: Job) -> Answer:
         code = job.imported() if job.request["code"] is not None else None
     except BaseException as error:
         print_failure(error)
-        return {"failure": describe_failure(error).model_dump(mode="json")}
+        return Failed(failure=describe_failure(error))
     job.tell(ready=True, megabytes=_private_megabytes())
     job.channel.close()
     job.serve(job.control[0], code)
     os._exit(0)
 
 
-def _connect(job: Job) -> Answer:
+def _connect(job: Job) -> ChildAnswer:
     from . import connect
 
     return connect.run(job)
 
 
-def _airflow(job: Job) -> Answer:
+def _airflow(job: Job) -> ChildAnswer:
     from .airflow import task
 
     return task.run(job)
 
 
-def _airflow_triggers(job: Job) -> Answer:
+def _airflow_triggers(job: Job) -> ChildAnswer:
     from .airflow import triggers
 
     return triggers.run(job)
 
 
-WORKS: dict[str, Callable[[Job], Answer]] = {
+WORKS: dict[str, Callable[[Job], ChildAnswer]] = {
     "airflow": _airflow,
     "airflow_triggers": _airflow_triggers,
     "bash": bash.run,

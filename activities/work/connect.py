@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...model.errors import InvalidInputError
+from ..processes.answers import ConnectEnded
 from ..spark.driver import finish, load_beside, raise_, run_in, run_script, write_json
 from ..spark.driver_tables import begin
 
@@ -307,12 +308,12 @@ class _Progress:
             write_json(self._path, {**self.known, **progress})
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> ConnectEnded:
     """What a fork does with the plan of its request; what came of it is in the attempt's folder."""
     folder, plan = Path(job.request["folder"]), job.request["plan"]
     sys.path.insert(0, str(plan.get("directory", folder)))
     if "end" in plan:
         end_sessions(folder, plan)
     else:
-        return {"done": True, "lost": run_attempt(folder, plan)}
-    return {"done": True}
+        return ConnectEnded(lost=run_attempt(folder, plan))
+    return ConnectEnded()

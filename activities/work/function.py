@@ -39,6 +39,7 @@ from ...model.spec.references import RETURN_VALUE
 from ...model.spec.tasks import SensorTask
 from ...model.spec.tasks.code import CallTask
 from ...model.states import TaskState
+from ..processes.answers import Failed, Performed, as_left
 from ..secrets import TEMPLATE_NAMES
 from . import other_python
 from .dag_code import dag_of, file_of
@@ -58,7 +59,7 @@ class TaskStopped(BaseException):
     """Raised in a task's function when its worker asks it to end: `finally` has a moment to put things in order."""
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Performed | Failed:
     """Calls the function of the request's attempt, and leaves its result where another start of it finds it."""
     signal.signal(signal.SIGTERM, _stop)
     attempt = TaskAttempt.model_validate(job.request["attempt"])
@@ -66,12 +67,12 @@ def run(job: Job) -> dict[str, Any]:
         dags = job.imported().dags
     except BaseException as error:
         print_failure(error)
-        return {"failure": describe_failure(error).model_dump(mode="json")}
+        return Failed(failure=describe_failure(error))
     result = perform(dags, attempt, facts=job, on_rendered=lambda fields: _tell_rendered(job, fields))
     # What a stopped one has come to is nobody's result: it goes on elsewhere, as the same try.
     if (folder := job.request.get("folder")) is not None and job.request["work"] == "function" and not _stopped:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
-            Path(folder, "result.json").write_text(json.dumps(result))
+            Path(folder, "result.json").write_text(json.dumps(as_left(result)))
     return result
 
 
@@ -112,8 +113,8 @@ def perform(
     facts: Facts | None = None,
     on_rendered: Rendered = _unheard,
     named: Named = name_and_message,
-) -> dict[str, Any]:
-    """Calls the function of *attempt* and returns what goes into `result.json`.
+) -> Performed | Failed:
+    """Calls the function of *attempt* and returns what has come of it.
 
     *session* is the SparkSession that a function of Spark is given; *facts* is whom it may ask;
     *on_rendered* hears what its templated fields come to; *named* is what a failure is called, and what it says.
@@ -126,7 +127,7 @@ def perform(
             if attempt.callback is not None:
                 call_back(dags, attempt, attempt.callback, values)
                 ended = Outcome(started_at=started, xcom=checked(values["ti"].pushed))
-                return {"outcome": ended.model_dump(mode="json")}
+                return Performed(outcome=ended)
             result = work(find_node(dags, attempt), attempt, values, session, dag_of(dags, attempt), on_rendered)
         outcome = _ended(attempt, result, started)
         recorded = tuple(values["outlet_events"].recorded())
@@ -139,8 +140,8 @@ def perform(
         print_failure(error)
         pushed = _pushed(values) if attempt.callback is None else {}
         failure = describe_failure(error, named).model_copy(update={"xcom": pushed})
-        return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
-    return {"outcome": outcome.model_dump(mode="json")}
+        return Failed(failure=failure, started_at=started)
+    return Performed(outcome=outcome)
 
 
 def _pushed(values: dict[str, Any]) -> dict[str, Any]:

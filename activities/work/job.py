@@ -1,7 +1,6 @@
 """One piece of work of a fork, and the way back to the worker that has asked for it."""
 
 import contextlib
-import json
 import os
 import socket
 import sys
@@ -16,11 +15,11 @@ from ...model.errors import InvalidInputError
 from ...model.run.facts import Question
 from ..masking import MaskingStream
 from ..processes import channel
+from ..processes.answers import ChildAnswer, too_large
 from ..processes.channel import ANSWER
 from .dag_code import Code
 from .dag_import import import_code
 
-Answer = dict[str, Any]
 QUESTION_TIMEOUT, QUESTION_INTERVAL = 90.0, 1.0
 """In seconds. While workers are replaced, or a workflow has other work, nobody answers for a moment."""
 
@@ -43,18 +42,17 @@ class Job:
     def tell(self, **message: Any) -> None:
         channel.send(self.channel, message)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ChildAnswer) -> None:
         """Tells what has come of it; in a file where the user's code has closed the channel."""
         try:
-            self.tell(answer=answer)
+            self.tell(answer=answer.model_dump(mode="json"))
         except channel.MessageTooLargeError as error:
-            message = f"the result is too large: {error}. Write it somewhere yourself, and return where"
-            failure = {"error_type": "ResultTooLarge", "message": message, "retryable": False}
-            self.tell(answer={"failure": failure})
+            refused = too_large(f"the result is too large: {error}. Write it somewhere yourself, and return where")
+            self.tell(answer=refused.model_dump(mode="json"))
         except OSError:
             if (folder := self.request.get("folder")) is None:
                 raise
-            Path(folder, ANSWER).write_text(json.dumps(answer))
+            Path(folder, ANSWER).write_text(answer.model_dump_json())
 
     def ask(self, **question: Any) -> dict[str, Any]:
         """What the worker answers; asked again while that may come later. Raises ConnectionError if it is gone."""

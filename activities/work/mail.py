@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..processes.answers import Sent
+
 if TYPE_CHECKING:
     from .job import Job
 
 SSL_PORT, PORT = 465, 25
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Sent:
     """The same, in a child, from the network that tasks have."""
     return sent(job.request)
 
 
-def sent(request: dict[str, Any]) -> dict[str, Any]:
+def sent(request: dict[str, Any]) -> Sent:
     """Nothing, or the `error` for which it is not sent, without what is secret."""
     import smtplib  # most children need none
     import ssl
@@ -40,10 +42,10 @@ def sent(request: dict[str, Any]) -> dict[str, Any]:
                 connection.login(server["login"], server["password"] or "")
             connection.send_message(message)
     except smtplib.SMTPResponseException as error:
-        return {"error": f"it answered {error.smtp_code}"}
+        return Sent(error=f"it answered {error.smtp_code}")
     except smtplib.SMTPRecipientsRefused as error:
         codes = ", ".join(sorted({str(code) for code, _ in error.recipients.values()}))
-        return {"error": f"it refused all recipients ({codes})"}
+        return Sent(error=f"it refused all recipients ({codes})")
     except Exception as error:  # of the network, or of the server's certificate
-        return {"error": type(error).__name__}
-    return {}
+        return Sent(error=type(error).__name__)
+    return Sent()

@@ -14,6 +14,7 @@ from ...model.authoring.dags import DAG, paused_at_creation
 from ...model.errors import InvalidInputError, NotAllowedError
 from ...model.json_values import no_json_number
 from ...model.spec.dag import DagSource, DagSpec
+from ..processes.answers import FileParsed
 from .airflow_detection import NeedsAirflow, noticing
 from .dag_code import Code, digest_of, shown_path
 from .dag_import import import_code
@@ -31,7 +32,7 @@ TASK = re.compile(r"task '([\w.\-]+)'")
 LARGEST_FILE = 256 * 1024 * 1024
 
 
-def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offered: bool = False) -> dict[str, Any]:
+def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offered: bool = False) -> FileParsed:
     """The file's DAGs as JSON, or what is wrong with it; *lasting* is the path that the DAGs know it by.
 
     Or that it has to be read where Airflow is imported, if that is offered.
@@ -45,18 +46,19 @@ def parse(path: Path, lasting: str, roots: tuple[Path, ...], *, airflow_is_offer
         specs = [_spec(dag, source) for dag in code.dags]
         notices += [notice for spec in specs for notice in spark_notices(spec, path)]
         dags = [_as_json(spec) for spec in specs]
-        return _with_airflow({"dags": dags, "notices": notices}, code, source)
+        theirs, of_theirs = _of_airflow(code, source)
+        return FileParsed(dags=(*dags, *theirs), notices=(*notices, *of_theirs))
     except NeedsAirflow:
-        return {"needs_airflow": True}
+        return FileParsed(needs_airflow=True)
     except InvalidInputError as error:
         place = place_of(error)
         message = str(error) + (f"\n  at {place}" if place is not None else "")
-        return {"error": message, "not_allowed": isinstance(error, NotAllowedError)}
+        return FileParsed(error=message, not_allowed=isinstance(error, NotAllowedError))
     except BaseException as error:
         failure = describe_failure(error)
         where = "".join(f"\n  {line}" for line in failure.traceback[-5:])
         message = f"{failure.error_type}: {failure.message}{where}"
-        return {"error": message, "lacks_a_module": isinstance(error, ImportError)}
+        return FileParsed(error=message, lacks_a_module=isinstance(error, ImportError))
 
 
 def _as_json(spec: DagSpec) -> dict[str, Any]:
@@ -67,16 +69,18 @@ def _as_json(spec: DagSpec) -> dict[str, Any]:
     return dag
 
 
-def _with_airflow(result: dict[str, Any], code: Code, source: DagSource) -> dict[str, Any]:
-    """*result*, and the DAGs of the file that are written for Airflow."""
+def _of_airflow(code: Code, source: DagSource) -> tuple[list[dict[str, Any]], list[str]]:
+    """The DAGs of the file that are written for Airflow, and what is to be said of them."""
+    dags: list[dict[str, Any]] = []
+    notices: list[str] = []
     if code.airflow_dags:
         from .airflow.dag_conversion import spec_of
 
         for dag in code.airflow_dags:
-            spec, notices = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
-            result["dags"].append(_as_json(spec))
-            result["notices"] += [*notices, *spark_notices(spec, code.path)]
-    return result
+            spec, of_dag = spec_of(dag, source, paused_at_creation=paused_at_creation.get())
+            dags.append(_as_json(spec))
+            notices += [*of_dag, *spark_notices(spec, code.path)]
+    return dags, notices
 
 
 def _spec(dag: DAG, source: DagSource) -> DagSpec:
@@ -121,7 +125,7 @@ def reads_outside(path: Path, name: str, opened: OpenedOutside) -> str | None:
     )
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> FileParsed:
     """Parses in this process, which has to be a throw-away one: it is limited from now on.
 
     Beside the DAGs, tells which files of the bundle were read or imported.
@@ -147,11 +151,11 @@ def run(job: Job) -> dict[str, Any]:
     paused_at_creation.set(request.get("paused_at_creation", False))
     result = parse(path, request["lasting"], (root,), airflow_is_offered=request.get("airflow_is_offered", False))
     if (notice := reads_outside(path, request["name"], outside)) is not None:
-        result |= {"outside": notice, "notices": [*result.get("notices", ()), notice]}
+        result = result.model_copy(update={"outside": notice, "notices": (*result.notices, notice)})
     modules = [getattr(module, "__file__", None) for module in [*sys.modules.values()]]
     files = opened | {file for file in modules if isinstance(file, str) and file.startswith(prefix)}
     # Also those that are not there: what misses them is parsed again when they come.
-    result["files"] = sorted(
+    read = sorted(
         os.path.relpath(file, root) for file in files if "__pycache__" not in file and not Path(file).is_dir()
     )
-    return result
+    return result.model_copy(update={"files": tuple(read)})

@@ -15,7 +15,9 @@ from ...model.authoring.dags import DAG
 from ...model.errors import InvalidInputError
 from ...model.run.attempts import TaskAttempt
 from ...model.run.context import context, resolve
+from ...model.run.task_instances import Failure
 from ...model.spec.references import texts
+from ..processes.answers import Failed, Filled
 from ..secrets import TEMPLATE_NAMES, refuse_lookups
 from .dag_code import dag_of
 from .limits import limited
@@ -180,7 +182,7 @@ def check(value: Any, settings: TemplateSettings) -> None:
             ) from None
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Filled | Failed:
     """Fills in the values of the request; `for_history` says that they will be kept where everybody can read them."""
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     if job.request["for_history"]:
@@ -188,6 +190,6 @@ def run(job: Job) -> dict[str, Any]:
     known = {**context(attempt, job), **(NOT_IN_HISTORY if job.request["for_history"] else {})}
     native = job.request["for_history"] and attempt.render_template_as_native_obj
     try:
-        return {"values": filled(attempt, job.request["values"], known, settings_for(job, attempt), native=native)}
+        return Filled(values=filled(attempt, job.request["values"], known, settings_for(job, attempt), native=native))
     except Exception as error:  # also what its DAG file raises, where that is needed
-        return {"invalid": str(error)}
+        return Failed(failure=Failure(error_type="TemplateError", message=str(error)))

@@ -6,13 +6,14 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from ...model.dag.backfill_walk import BackfillQuestion, backfill_batch
 from ...model.dag.ticks import IntervalQuestion, Question, TimetableQuery, question_adapter, walk
 from ...model.spec.timetables import Custom
+from ..processes.answers import TimetableAnswered
 
 if TYPE_CHECKING:
     from .job import Job
@@ -28,12 +29,12 @@ def in_time() -> Callable[[], bool]:
     return lambda: time.monotonic() < until
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> TimetableAnswered:
     """The timetable's answer to the question, or what it has raised."""
     try:
-        return {"text": answer(question_adapter.validate_json(job.request["question"])).model_dump_json()}
+        return TimetableAnswered(text=answer(question_adapter.validate_json(job.request["question"])).model_dump_json())
     except BaseException as error:
-        return {"raised": f"{type(error).__name__}: {error}"}
+        return TimetableAnswered(raised=f"{type(error).__name__}: {error}")
 
 
 def answer(question: Question) -> BaseModel:

@@ -16,6 +16,7 @@ from ...model.authoring.asset_watchers import BaseEventTrigger, TriggerEvent
 from ...model.authoring.assets import declared
 from ...model.errors import InvalidInputError
 from ...model.spec.assets.watchers import FilesTrigger
+from ..processes.answers import Failed, Watched
 from .failures import describe_failure, print_failure
 
 if TYPE_CHECKING:
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
 POSITION_LIMIT = 256 * 1024
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Watched | Failed:
     """Looks until there is something, or the time of the request is over."""
     request = job.request
     try:
         if request["files"] is None and (answer := _airflow(job)) is not None:
-            return {"answer": answer.model_dump(mode="json")}
+            return Watched(answer=answer)
         look = _files(request) if request["files"] is not None else _own(job)
-        return {"answer": _repeated(look, request["position"], request["seconds"]).model_dump(mode="json")}
+        return Watched(answer=_repeated(look, request["position"], request["seconds"]))
     except BaseException as error:
         print_failure(error)
-        return {"failure": describe_failure(error).model_dump(mode="json")}
+        return Failed(failure=describe_failure(error))
 
 
 @dataclass(frozen=True)

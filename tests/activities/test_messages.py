@@ -7,6 +7,7 @@ import pytest
 from tidemill.activities.attempts.lifecycle import ChildListener
 from tidemill.activities.masking import Masker
 from tidemill.activities.processes import channel
+from tidemill.activities.processes.answers import Performed
 from tidemill.activities.processes.messages import KINDS, Answered, Ended, Query, Rendered, receive
 
 
@@ -45,8 +46,8 @@ def test_only_a_question_brings_somewhere_to_answer() -> None:
     mine, theirs = channel.pair()
     reading, writing = os.pipe()
     with mine, theirs:
-        channel.send(theirs, {"answer": {"outcome": {}}}, [writing])
-        assert receive(mine) == (Answered(answer={"outcome": {}}), [])
+        channel.send(theirs, {"answer": {"kind": "performed"}}, [writing])
+        assert receive(mine) == (Answered(answer=Performed()), [])
         channel.send(theirs, {"ask": {"about": "dag"}}, [writing])
         os.close(writing)
         received = receive(mine)

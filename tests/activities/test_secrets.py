@@ -11,8 +11,10 @@ from tidemill.activities import secrets
 from tidemill.activities.attempts.outcomes import outcome_of
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.activities.masking import Masker
+from tidemill.activities.processes.answers import Failed
 from tidemill.activities.secrets import Connection, Variable
 from tidemill.model.errors import InvalidInputError
+from tidemill.model.run.task_instances import Failure
 
 FILE = Path(__file__).parents[1] / "dags" / "task_shapes.py"
 URI = "postgresql://ada:s3cret%2Fword@db.example:5432/sales?api_key=abc123"
@@ -106,7 +108,7 @@ def test_a_failure_has_no_secret_in_it() -> None:
     masker.add("s3cret")
     failure = {"error_type": "ValueError", "message": "no s3cret", "traceback": ["in s3cret"]}
     with pytest.raises(ApplicationError) as raised:
-        outcome_of({"failure": failure}, masker)
+        outcome_of(Failed(failure=Failure.model_validate(failure)), masker)
     assert "s3cret" not in str(raised.value)
     assert "s3cret" not in str(raised.value.details)
 

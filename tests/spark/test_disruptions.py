@@ -12,13 +12,14 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from tidemill.activities.attempts.outcomes import outcome_of
 from tidemill.activities.attempts.supervision import infrastructure_error
+from tidemill.activities.processes.answers import Failed
 from tidemill.activities.spark import cluster
 from tidemill.activities.spark.clusters import NotConfiguredError, Status
 from tidemill.activities.spark.kubernetes import Kubernetes
 from tidemill.activities.spark.pod import status_of
 from tidemill.activities.spark.spark_operator import KIND, SparkOperator
 from tidemill.activities.spark.starts import SparkStart, cluster_name
-from tidemill.model.run.task_instances import Submission
+from tidemill.model.run.task_instances import Failure, Submission
 
 MOUNTED = {"containers": [{"name": "d", "volumeMounts": [{"name": "t", "mountPath": "/opt/tidemill"}]}]}
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
@@ -93,7 +94,7 @@ def test_a_failure_counts_where_the_cluster_cannot_be_asked(
 
 def test_no_child_says_that_a_cluster_has_ended_it() -> None:
     with pytest.raises(ApplicationError) as raised:
-        outcome_of({"failure": {"error_type": "E", "message": "", "is_disruption": True}})
+        outcome_of(Failed(failure=Failure(error_type="E", message="", is_disruption=True)))
     assert "is_disruption" not in raised.value.details[0]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from ...activities.attempts.outcomes import outcome_of
 from ...activities.attempts.run_lookup import of_dag, states_of
 from ...activities.attempts.xcom_store import XComStore
 from ...activities.dag_files import own_workplace
@@ -383,7 +384,7 @@ class _LocalRun:
         if isinstance(self._dag, OfAirflow):
             self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
         else:
-            _outcome(perform([self._dag], attempt, facts=self._facts))
+            outcome_of(perform([self._dag], attempt, facts=self._facts))
 
     # Attempts
 
@@ -408,7 +409,7 @@ class _LocalRun:
             case CallTask() if not isinstance(attempt.task, BashFunctionTask):  # right here, for a debugger
                 assert isinstance(self._dag, DAG)  # noqa: S101
                 with limited(attempt.timeout):
-                    return _outcome(perform([self._dag], attempt, facts=self._facts))
+                    return outcome_of(perform([self._dag], attempt, facts=self._facts))
             case BaseTask(activity=str(name)) if name in WORK:
                 return environment.run(task_activity(name, self._workplace), attempt)
             case _:
@@ -427,10 +428,3 @@ class _LocalRun:
         if outcome.staged_table is not None:
             environment.run(spark.publish_table, TableAttempt(attempt=attempt, staged=outcome.staged_table))
         return outcome
-
-
-def _outcome(result: dict[str, Any]) -> Outcome:
-    if "failure" in result:
-        failure = Failure.model_validate(result["failure"])
-        raise ApplicationError(failure.message, failure.model_dump(mode="json"), type=TASK_FAILED)
-    return Outcome.model_validate(result["outcome"])

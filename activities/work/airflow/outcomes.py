@@ -11,6 +11,7 @@ from ....model.run.deferrals import Deferral
 from ....model.run.task_instances import Failure, Outcome
 from ....model.spec.references import RETURN_VALUE
 from ....model.states import TaskState
+from ...processes.answers import Failed, Performed
 from ..failures import describe_failure
 from .task_report import TaskReport
 
@@ -20,26 +21,22 @@ OF_A_MOMENT = "airflow.providers.standard.triggers.temporal.DateTimeTrigger"
 
 def result_of(
     attempt: TaskAttempt, report: TaskReport, error: BaseException | None, started: datetime
-) -> dict[str, Any]:
-    """What goes into `result.json`: an outcome, or a failure."""
+) -> Performed | Failed:
+    """An outcome, or a failure."""
     end = report.end or {"type": "none"}
     match end["type"], end.get("state"):
         case ("SucceedTask", _):
-            return _outcome(_succeeded(report, end, started))
+            return Performed(outcome=_succeeded(report, end, started))
         case ("TaskState", "skipped" | "removed"):
-            return _outcome(Outcome(state=TaskState.SKIPPED, started_at=started, xcom=report.results))
+            return Performed(outcome=Outcome(state=TaskState.SKIPPED, started_at=started, xcom=report.results))
         case ("RescheduleTask", _):
-            return _outcome(_rescheduled(report, end, started))
+            return Performed(outcome=_rescheduled(report, end, started))
         case ("DeferTask", _):
-            return _outcome(_deferred(attempt, report, end, started))
+            return Performed(outcome=_deferred(attempt, report, end, started))
         case ("AwaitInputTask", _):
-            return _outcome(_awaiting(attempt, report, end, started))
+            return Performed(outcome=_awaiting(attempt, report, end, started))
         case _:
             return _failed(attempt, report, end, error, started)
-
-
-def _outcome(outcome: Outcome) -> dict[str, Any]:
-    return {"outcome": outcome.model_dump(mode="json")}
 
 
 def _succeeded(report: TaskReport, end: dict[str, Any], started: datetime) -> Outcome:
@@ -150,7 +147,7 @@ def _read_duration(written: Any) -> timedelta:
 
 def _failed(
     attempt: TaskAttempt, report: TaskReport, end: dict[str, Any], error: BaseException | None, started: datetime
-) -> dict[str, Any]:
+) -> Failed:
     failure = describe_failure(error) if error is not None else _unsaid(report, end)
     delay = end.get("retry_delay_seconds")
     failure = failure.model_copy(
@@ -162,7 +159,7 @@ def _failed(
             "map_label": report.map_label,
         }
     )
-    return {"failure": failure.model_dump(mode="json"), "started_at": started.isoformat()}
+    return Failed(failure=failure, started_at=started)
 
 
 def _unsaid(report: TaskReport, end: dict[str, Any]) -> Failure:

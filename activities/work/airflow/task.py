@@ -14,9 +14,10 @@ from ....model.errors import InvalidInputError
 from ....model.run.attempts import CallbackCall, TaskAttempt, attempt_uuid
 from ....model.run.facts import RunSummary
 from ....model.run.identity import operator_run_id
-from ....model.run.task_instances import Outcome
+from ....model.run.task_instances import Failure, Outcome
 from ....model.spec.notifiers import Event
 from ....model.states import RunState
+from ...processes.answers import Failed, Performed, as_left
 from ..dag_code import dag_of, file_of
 from ..failures import describe_failure, print_failure
 from .answers import Asking
@@ -37,7 +38,7 @@ TRIGGERS_RUNS = "TriggerDagRunOperator"
 ENDS_WELL = ("success", "skipped", "deferred", "up_for_reschedule", "awaiting_input")
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Performed | Failed:
     """Runs the task of the request's attempt, and leaves its result where another start of it finds it."""
     attempt = TaskAttempt.model_validate(job.request["attempt"])
     report = TaskReport()
@@ -48,30 +49,26 @@ def run(job: Job) -> dict[str, Any]:
             task = _task_of(dag, attempt)
         except BaseException as error:
             print_failure(error)
-            return {"failure": describe_failure(error).model_dump(mode="json")}
+            return Failed(failure=describe_failure(error))
         if attempt.callback is not None:
             return _call_back(dag, attempt)
         result = perform(task, attempt, report, job)
     if result is None:
-        return {"failure": _stopped()}
+        return Failed(failure=describe_failure(InterruptedError("the task was stopped")))
     _leave(job, result)
     return result
 
 
-def _leave(job: Job, result: dict[str, Any]) -> None:
+def _leave(job: Job, result: Performed | Failed) -> None:
     """Puts *result* where another start of the same try finds it."""
     if (folder := job.request.get("folder")) is not None:
         with suppress(OSError):  # another user may not write there: then the worker does, from the answer
             whole = Path(folder, "result.json")
-            whole.with_suffix(".new").write_text(json.dumps(result))
+            whole.with_suffix(".new").write_text(json.dumps(as_left(result)))
             whole.with_suffix(".new").replace(whole)
 
 
-def _stopped() -> dict[str, Any]:
-    return describe_failure(InterruptedError("the task was stopped")).model_dump(mode="json")
-
-
-def perform(task: Any, attempt: TaskAttempt, report: TaskReport, job: Job) -> dict[str, Any] | None:
+def perform(task: Any, attempt: TaskAttempt, report: TaskReport, job: Job) -> Performed | Failed | None:
     """Runs *task* to the end of its try; what has come of it, or None if it was stopped from outside.
 
     What has come of it is left before callbacks are called: a try that is killed in one does not run again.
@@ -85,7 +82,7 @@ def perform(task: Any, attempt: TaskAttempt, report: TaskReport, job: Job) -> di
         report.end = begun_by_trigger(task, context) if attempt.resume is None else None
     except BaseException as error:  # such as a param that does not fit its schema
         print_failure(error)
-        return {"failure": describe_failure(error).model_dump(mode="json"), "started_at": started.isoformat()}
+        return Failed(failure=describe_failure(error), started_at=started)
     log = _logger()
     if report.end is not None:
         return result_of(attempt, report, None, started)
@@ -209,30 +206,30 @@ def run_of(attempt: TaskAttempt) -> dict[str, Any]:
     return {**dag_run(run.dag_id, known, "python"), "consumed_asset_events": events}
 
 
-def _call_back(dag: Any, attempt: TaskAttempt) -> dict[str, Any]:
+def _call_back(dag: Any, attempt: TaskAttempt) -> Performed | Failed:
     """Calls what the DAG wants called at the end of a run."""
     called = attempt.callback
     assert called is not None  # noqa: S101
     started = datetime.now(UTC)
     given = getattr(dag, called.event.value, None) or ()
-    failure: dict[str, Any] | None = None
+    failure: Failure | None = None
     try:
         if called.event is Event.DEADLINE_MISS:
             call_missed(dag, attempt, run_of(attempt))
-            return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
+            return Performed(outcome=Outcome(started_at=started))
         context = _context_of_run(dag, attempt, started)
         for function in [given] if callable(given) else given:
             try:
                 function(context)
             except BaseException as error:  # the others are called all the same, as in Airflow
                 print_failure(error)
-                failure = failure or describe_failure(error).model_dump(mode="json")
+                failure = failure or describe_failure(error)
     except BaseException as error:
         print_failure(error)
-        failure = describe_failure(error).model_dump(mode="json")
+        failure = describe_failure(error)
     if failure is not None:
-        return {"failure": failure}
-    return {"outcome": Outcome(started_at=started).model_dump(mode="json")}
+        return Failed(failure=failure)
+    return Performed(outcome=Outcome(started_at=started))
 
 
 def _context_of_run(dag: Any, attempt: TaskAttempt, started: datetime) -> dict[str, Any]:

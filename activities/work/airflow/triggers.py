@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ....model.run.deferrals import TriggerEnd
 from ....model.run.triggering import TriggerQuestion
 from ...processes import channel
+from ...processes.answers import Performed
 from ..failures import print_failure
 from .answers import Asking
 from .answers.table import answer
@@ -30,14 +31,14 @@ FAILED = "Trigger failure"
 """What a task hears of a trigger that has failed (Airflow's words)."""
 
 
-def run(job: Job) -> dict[str, Any]:
+def run(job: Job) -> Performed:
     """Watches what the worker names, until it is gone."""
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     job.imported()
     watching = _Watching(job)
     with answered(watching.answer, comms=comms_for_many):
         asyncio.run(watching.until_gone())
-    return {}
+    return Performed()
 
 
 _current: ContextVar[str] = ContextVar("tidemill_trigger", default="")
