@@ -15,6 +15,7 @@ RUN pip install --no-cache-dir --requirement requirements.lock
 COPY tidemill tidemill
 COPY model model
 COPY activities activities
+COPY kinds kinds
 COPY workflows workflows
 COPY worker worker
 COPY api api

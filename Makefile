@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 RELEASE := .venv-release/bin
-LAYERS := model activities workflows worker api examples
+LAYERS := model activities kinds workflows worker api examples
 
 .PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants house temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
 

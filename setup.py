@@ -7,7 +7,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-LAYERS = ("model", "activities", "workflows", "worker", "api", "examples")
+LAYERS = ("model", "activities", "kinds", "workflows", "worker", "api", "examples")
 
 folders = sorted({path.parent for layer in LAYERS for path in Path(layer).rglob("*.py")})
 setup(

@@ -14,7 +14,7 @@ from ..model.run.attempts import TaskAttempt
 from ..model.run.poking import poked
 from ..model.run.task_instances import Failure, Outcome
 from ..model.spec.references import RETURN_VALUE
-from ..model.spec.tasks import BashSensorTask, SparkOptions
+from ..model.spec.tasks import FOLDERS, BashSensorTask, SparkOptions
 from ..model.states import TaskState
 from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt
 from .attempts.outcomes import describe_end, outcome_of
@@ -56,10 +56,10 @@ WORK: Mapping[str, WorkKind] = {
     "tidemill.bash": WorkKind(work="bash", calls_code=False, outcome=_of_command),
     "tidemill.bash_function": WorkKind(work="bash_function", calls_code=True, outcome=_of_command),
     "tidemill.python": WorkKind(work="function", calls_code=True),
-    "tidemill.file_sensor": WorkKind(work="file", calls_code=False),
     # Airflow's own code raises at execution_timeout, so that `on_kill` is called; one that does not heed it is ended.
     # So long a file may take to be imported, too.
     "tidemill.airflow": WorkKind(work="airflow", calls_code=True, grace=timedelta(seconds=50), room=_driver_room),
+    **{str(model.activity): WorkKind(work=kind, calls_code=model.calls_code) for kind, (_, model) in FOLDERS.items()},
 }
 """How the work of a try is done, by the name of its activity."""
 

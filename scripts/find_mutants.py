@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 COPY = ROOT / "build" / "mutants"
-PACKAGES = ("model", "activities", "workflows", "worker", "api", "examples")
+PACKAGES = ("model", "activities", "kinds", "workflows", "worker", "api", "examples")
 LEFT_OUT = ("tests/histories/", "tests/releases/")
 MUTMUT = [str(Path(sys.executable).with_name("mutmut"))]
 SURVIVED, WITHOUT_TEST = 0, 33

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("model", "activities", "workflows", "worker", "api")
+LAYERS = ("model", "activities", "kinds", "workflows", "worker", "api")
 COMMITS = 300
 REACHES_FAR = 5
 """A commit that touches more product files than that goes through half of the house."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ["model", "activities", "workflows", "worker", "api"]
+LAYERS = ["model", "activities", "kinds", "workflows", "worker", "api"]
 WEB = "worker/cli/web.py"
 """The one way from the command line up to the web, which most installations do without."""
 ROOMS = {
@@ -100,6 +100,16 @@ def test_the_model_knows_neither_temporal_nor_processes() -> None:
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 assert node.func.attr not in ("now", "utcnow", "today"), f"{path}:{node.lineno} reads a clock"
+
+
+def test_a_kind_of_task_knows_what_its_files_may() -> None:
+    """What is data knows the model alone, as it is read wherever DAGs are; only its work knows what children do."""
+    for path in (ROOT / "kinds").rglob("*.py"):
+        package = ("tidemill", *path.parent.relative_to(ROOT).parts)
+        above = {"activities"} if path.name != "work.py" else set()
+        strangers = {f"tidemill.{name}" for name in {*LAYERS} - {"model", "kinds", "activities"} | above}
+        for name in imports(path, package):
+            assert not any(name == other or name.startswith(other + ".") for other in strangers), f"{path}: {name}"
 
 
 def modules() -> dict[str, Path]:

@@ -47,7 +47,7 @@ def test_everything_is_installed_below_one_name(wheel: Path) -> None:
 def test_the_wheel_holds_every_module_of_the_checkout(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
         names = set(files.namelist())
-    for folder in ("model", "activities", "workflows", "worker", "examples"):
+    for folder in ("model", "activities", "kinds", "workflows", "worker", "examples"):
         for path in (ROOT / folder).rglob("*.py"):
             assert f"tidemill/{path.relative_to(ROOT)}" in names
 

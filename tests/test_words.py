@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("model", "activities", "workflows", "worker", "api")
+LAYERS = ("model", "activities", "kinds", "workflows", "worker", "api")
 FORBIDDEN = {
     "told": "say what it is: a reason, a report, a message, reported",
     "said": "say what it is: a reason, a message, recorded",

@@ -3,6 +3,7 @@ from ._local import DAG, dag
 from .activities.dates import days_ago
 from .activities.hooks import BaseHook
 from .activities.secrets import Connection, Variable
+from .kinds.file_sensor.operator import FileSensor
 from .model.authoring.asset_dags import asset
 from .model.authoring.asset_watchers import AssetWatcher, BaseEventTrigger, TriggerEvent
 from .model.authoring.assets import (
@@ -58,7 +59,6 @@ from .model.authoring.waiting import (
     BashSensor,
     DateTimeSensor,
     ExternalTaskSensor,
-    FileSensor,
     PythonSensor,
     TimeDeltaSensor,
     TimeSensor,

@@ -83,7 +83,7 @@ class WorkKind:
     """A kind of work, as the life cycle needs to know it."""
 
     work: str
-    """What the child does: a name of `work.child.WORKS`."""
+    """What the child does: a name that `work.child.work_named` knows."""
     calls_code: bool
     """Whether it needs the DAG file."""
     outcome: Callable[[TaskAttempt, ChildResult], Outcome] = _as_answered

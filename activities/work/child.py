@@ -7,10 +7,12 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import psutil
 
+from ...model.spec.tasks import FOLDERS
 from ..masking import PROCESS_MASKER
 from ..names import MARK
 from ..processes import channel
@@ -18,7 +20,7 @@ from ..processes.answers import ChildAnswer, Failed
 from ..processes.memory import be_ended_first
 from ..processes.supervisor import PR_SET_PDEATHSIG, prctl
 from ..secrets import ask_worker, mask_names
-from . import bash, files, function, logs, mail, params, parse, templates, timetable, watch, webhook
+from . import bash, function, logs, mail, params, parse, templates, timetable, watch, webhook
 from .dag_code import Code
 from .failures import describe_failure, print_failure
 from .job import Job
@@ -68,7 +70,6 @@ WORKS: dict[str, Callable[[Job], ChildAnswer]] = {
     "bash_function": bash.run_function,
     "command": bash.run_command,
     "connect": _connect,
-    "file": files.run,
     "function": function.run,
     "params": params.run,
     "parse": parse.run,
@@ -80,6 +81,14 @@ WORKS: dict[str, Callable[[Job], ChildAnswer]] = {
     "mail": mail.run,
 }
 """By the name that a request gives: what the child does."""
+
+
+def work_named(name: str) -> Callable[[Job], ChildAnswer]:
+    """Return what a child does, by its name in `WORKS` or that of a kind of task that is a folder."""
+    if name in WORKS:
+        return WORKS[name]
+    work: Callable[[Job], ChildAnswer] = import_module(f"{FOLDERS[name][0]}.work").run
+    return work
 
 
 def run(
@@ -99,7 +108,7 @@ def run(
     job = Job(id_, received[0], mine, code, control, serve, files_log)
     _use_settings(job)
     me = os.getpid()
-    answer = WORKS[job.request["work"]](job)
+    answer = work_named(job.request["work"])(job)
     if os.getpid() != me:  # the user's code has forked, and this is the one too many
         os._exit(0)
     sys.stdout.flush()

@@ -12,7 +12,7 @@ from ..secrets import masked
 from .dag_code import shown_path
 from .logs import log_failure
 
-LAYERS = ("activities", "model", "tidemill", "worker", "workflows")
+LAYERS = ("activities", "kinds", "model", "tidemill", "worker", "workflows")
 OURS = (*(f"{Path(__file__).parents[2] / layer}/" for layer in LAYERS), "<frozen importlib", "<frozen runpy")
 """Where the frames of a traceback begin that tell its author nothing."""
 MESSAGE = 4000

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...model.errors import InvalidInputError
+from ...model.run.attempts import TaskAttempt
 from ...model.run.facts import Question
+from ...model.spec.tasks import BaseTask
 from ..masking import MaskingStream
 from ..processes import channel
 from ..processes.answers import ChildAnswer, too_large
@@ -20,6 +22,7 @@ from ..processes.channel import ANSWER
 from .dag_code import Code
 from .dag_import import import_code
 
+T = TypeVar("T", bound=BaseTask)
 QUESTION_TIMEOUT, QUESTION_INTERVAL = 90.0, 1.0
 """In seconds. While workers are replaced, or a workflow has other work, nobody answers for a moment."""
 
@@ -71,6 +74,14 @@ class Job:
         if received is None:
             raise ConnectionError("the worker is gone")
         return received[0]
+
+    def attempt_of(self, model: type[T]) -> tuple[TaskAttempt, T]:
+        """Return the attempt of the request, and its task. Raises TypeError where that is of another kind."""
+        attempt = TaskAttempt.model_validate(self.request["attempt"])
+        task: Any = attempt.task
+        if not isinstance(task, model):
+            raise TypeError(f"task {task.task_id!r} is of kind {task.kind!r}, and not {model.__name__}")
+        return attempt, task
 
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 

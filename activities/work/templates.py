@@ -22,6 +22,7 @@ from ..secrets import TEMPLATE_NAMES, refuse_lookups
 from .dag_code import dag_of
 from .limits import limited
 from .macros import MACROS
+from .rendered import shown
 from .template_errors import advice
 from .template_filters import FILTERS
 
@@ -180,6 +181,16 @@ def check(value: Any, settings: TemplateSettings) -> None:
             raise InvalidInputError(
                 f"template {where}: {str(error.message).rstrip('.')}. Correct the template"
             ) from None
+
+
+def filled_fields(job: Job, attempt: TaskAttempt) -> dict[str, Any]:
+    """Return the template fields of the attempt's task, filled in, and have them kept for people to see.
+
+    Raises InvalidInputError for a template that cannot be filled in.
+    """
+    found: dict[str, Any] = filled(attempt, attempt.task.written(), context(attempt, job), settings_for(job, attempt))
+    job.tell(rendered=shown(found))
+    return found
 
 
 def run(job: Job) -> Filled | Failed:

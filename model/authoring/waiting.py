@@ -36,13 +36,6 @@ class BashSensor(Mappable):
         super().__init__("bash_sensor", task_id, {**options, "command": bash_command}, dag=dag)
 
 
-class FileSensor(Mappable):
-    """Waits for a file, or for one that a pattern such as `in/*.csv` fits."""
-
-    def __init__(self, task_id: str, *, filepath: str, dag: DAG | None = None, **options: Any) -> None:
-        super().__init__("file_sensor", task_id, {**options, "filepath": filepath}, dag=dag)
-
-
 class ExternalTaskSensor(Mappable):
     """Waits for the run of another DAG of the same logical date, or for tasks of it."""
 

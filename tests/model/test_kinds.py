@@ -1,6 +1,8 @@
 """Tables by kind of task are derived from the kinds' models."""
 
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,29 @@ from tidemill.activities.names import SPARK_SUFFIX
 from tidemill.activities.tasks import WORK
 from tidemill.api.responses.tasks import operator_of
 from tidemill.model.authoring.arguments import CALLS, SHELLS, SPARKS, WAITS
-from tidemill.model.spec.tasks import KINDS
+from tidemill.model.spec.tasks import FOLDERS, KINDS
 
 import tidemill
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"airflow"}))
+@pytest.mark.parametrize("kind", sorted(FOLDERS))
+def test_a_folder_has_what_a_kind_needs(kind: str) -> None:
+    package, model = FOLDERS[kind]
+    assert package.rpartition(".")[2] == kind, "a folder is called as its kind"
+    assert model.activity is not None
+    assert hasattr(import_module(package), model.airflow_name), "its `__init__.py` gives its operator"
+    work = inspect.signature(import_module(f"{package}.work").run)
+    assert [*work.parameters] == ["job"]
+
+
+def test_no_two_kinds_have_an_activity_of_one_folder() -> None:
+    names = [model.activity for _, model in FOLDERS.values()]
+    others = [model.activity for kind, model in KINDS.items() if kind not in FOLDERS]
+    assert len(names) == len({*names})
+    assert not {*names} & {*others}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - FOLDERS.keys() - {"airflow"}))
 def test_each_has_the_name_that_dag_files_call_it_by(kind: str) -> None:
     name = operator_of(kind)
     found = tidemill.task if name.startswith("@task.") else tidemill

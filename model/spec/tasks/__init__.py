@@ -1,11 +1,13 @@
 """What a task is: one frozen model for each kind, told apart by `kind`.
 
-A new kind is a model in one of the files here, and in the union below it, and an activity of the name that it gives;
-the planner knows neither. Tables by kind are derived from the models.
+A new kind is a folder of `kinds/`, or a package of somebody else's. Those here share models with one another, or are
+no work of a child: the planner knows none of them. Tables by kind are derived from the models.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, get_args
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from pydantic import Field
 
@@ -22,6 +24,7 @@ from .code import (
     PythonTask,
     ShortCircuitTask,
 )
+from .folders import FOLDERS
 from .foreign import ActivityTask, ForeignTask, TriggerDagTask, WorkflowTask
 from .spark import (
     PySparkTask,
@@ -38,7 +41,6 @@ from .waiting import (
     ApprovalTask,
     BashSensorTask,
     ExternalTaskTask,
-    FileSensorTask,
     PokedTask,
     SensorTask,
     TimeTask,
@@ -46,10 +48,18 @@ from .waiting import (
     WaitTask,
 )
 
-Task = Annotated[CodeTask | SparkTask | WaitTask | ForeignTask | AirflowTask, Field(discriminator="kind")]
+_Known = CodeTask | SparkTask | WaitTask | ForeignTask | AirflowTask
+if TYPE_CHECKING:
+    Task = _Known
+else:
+    _kinds = reduce(or_, (model for _, model in FOLDERS.values()), _Known)
+    Task = Annotated[_kinds, Field(discriminator="kind")]
 """Any kind of task."""
 
-KINDS: Mapping[str, type[BaseTask]] = {one.model_fields["kind"].default: one for one in get_args(get_args(Task)[0])}
+KINDS: Mapping[str, type[BaseTask]] = {
+    **{one.model_fields["kind"].default: one for one in get_args(_Known)},
+    **{kind: model for kind, (_, model) in FOLDERS.items()},
+}
 """The model of each kind."""
 
 
@@ -59,6 +69,7 @@ def kinds_of(*bases: type[BaseTask]) -> frozenset[str]:
 
 
 __all__ = [
+    "FOLDERS",
     "KINDS",
     "ActivityTask",
     "AirflowTask",
@@ -71,7 +82,6 @@ __all__ = [
     "CallTask",
     "EmptyTask",
     "ExternalTaskTask",
-    "FileSensorTask",
     "LatestOnlyTask",
     "PokedTask",
     "PySparkTask",

@@ -39,6 +39,8 @@ class BaseTask(OmitDefaults, Model):
     """The activity that does the work; None for work of the run's workflow itself."""
     airflow_name: ClassVar[str]
     """What DAG files, and Airflow where it has it, call a task of this kind."""
+    calls_code: ClassVar[bool] = False
+    """Whether the work of a kind that is a folder needs the DAG file."""
     calls_workflows: ClassVar[bool] = False
     """Whether the activity waits for other workflows: it runs where it keeps none of them from its answers."""
     queue_suffix: ClassVar[str] = ""

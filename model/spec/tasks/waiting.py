@@ -55,19 +55,6 @@ class BashSensorTask(PokedTask):
     """The exit code that means "not yet"; another one than it and 0 fails the task. None: all mean that."""
 
 
-class FileSensorTask(PokedTask):
-    """Waits for a file, or for one that a pattern such as `in/*.csv` fits (Airflow: FileSensor)."""
-
-    activity: ClassVar[str | None] = "tidemill.file_sensor"
-    airflow_name: ClassVar[str] = "FileSensor"
-    template_fields: ClassVar[tuple[str, ...]] = ("filepath",)
-    kind: Literal["file_sensor"] = "file_sensor"
-    filepath: Annotated[str, Field(min_length=1)]
-    """The path or pattern; a template."""
-    fs_conn_id: str | None = None
-    """A connection whose extra field `path` is the folder that a relative path begins at."""
-
-
 class ExternalTaskTask(PokedTask):
     """Waits for a run of another DAG, or for tasks of it (Airflow: ExternalTaskSensor).
 
@@ -139,5 +126,5 @@ class ApprovalTask(WaitingTask):
         return self
 
 
-WaitTask = SensorTask | BashSensorTask | FileSensorTask | ExternalTaskTask | TimeTask | ApprovalTask
+WaitTask = SensorTask | BashSensorTask | ExternalTaskTask | TimeTask | ApprovalTask
 """Any kind of task that waits."""

@@ -7,26 +7,22 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...model.run.attempts import TaskAttempt
-from ...model.run.context import context
+from ...activities.processes.answers import Failed, Performed
+from ...activities.secrets import Connection, masked
+from ...activities.work.templates import filled_fields
 from ...model.run.poking import poked
 from ...model.run.task_instances import Failure
-from ...model.spec.tasks import FileSensorTask
-from ..processes.answers import Failed, Performed
-from ..secrets import Connection, masked
-from .templates import filled, settings_for
+from .spec import FileSensorTask
 
 if TYPE_CHECKING:
-    from .job import Job
+    from ...activities.work.job import Job
 
 
 def run(job: Job) -> Performed | Failed:
     """Whether a file that the attempt's path or pattern means is there."""
-    attempt = TaskAttempt.model_validate(job.request["attempt"])
-    assert isinstance(attempt.task, FileSensorTask)  # noqa: S101
+    attempt, task = job.attempt_of(FileSensorTask)
     try:
-        path = filled(attempt, attempt.task.written(), context(attempt, job), settings_for(job, attempt))["filepath"]
-        path = str(Path(base_folder(attempt.task.fs_conn_id), path))
+        path = str(Path(base_folder(task.fs_conn_id), filled_fields(job, attempt)["filepath"]))
     except Exception as error:  # also what its DAG file raises, where that is needed
         return Failed(failure=Failure(error_type="TemplateError", message=masked(str(error))))
     found = glob(path, recursive=True)  # noqa: PTH207 - the pattern may be absolute

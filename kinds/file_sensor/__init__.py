@@ -1,0 +1,7 @@
+"""Waits for a file."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs={"operator": ["FileSensor"], "spec": ["FileSensorTask"]}
+)
