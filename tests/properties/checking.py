@@ -96,7 +96,7 @@ class Checks:
             kind=execution.kind,
             exact=True,
             began=instant(execution.started_at),
-            is_much_too_long=execution.suggested_at is not None and step.length > 2 * execution.suggested_at + 60,
+            is_much_too_long=_is_much_too_long(execution, step),
             timers=_timers(execution),
             scheduled=_scheduled(execution),
         )
@@ -211,6 +211,16 @@ def _scheduled(execution: Execution) -> list[Any]:
         if event.kind == "ActivityTaskScheduled":
             found.append(event.data["activity"])
     return found
+
+
+def _is_much_too_long(execution: Any, step: Any) -> bool:
+    """Whether it has become twice as long since a new execution was suggested; not of one that 0.3 has begun.
+
+    A run that only asks pools woke for nothing else there, and does not in the rest of that execution.
+    """
+    suggested: int | None = execution.suggested_at
+    by_last = any(earlier.by_last_release for earlier in execution.steps)
+    return suggested is not None and step.length > 2 * suggested + 60 and not by_last
 
 
 def _timers(execution: Execution) -> list[datetime] | None:

@@ -93,7 +93,8 @@ class Leases:
                 continue
             task = self._task(key)
             self._state.leases_made += 1
-            lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}{self.since_reset}"
+            ending = self.since_reset if self.since_reset and workflow.patched("asks-anew-since-a-reset") else ""
+            lease_id = f"{workflow.info().workflow_id}#{self._state.leases_made}{ending}"
             held = HeldLease(lease_id=lease_id, pools=self._pools_of(task))
             self._state.leases[key] = held
             by_pool.setdefault(held.pools[0], []).append(self._request(key, held, held.pools[0]))
