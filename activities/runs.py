@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.client import (
+    WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -18,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.base import Model
 from ..model.interfaces.run import RunInterface
 from ..model.run.changes import keeps_times
-from ..model.run.identity import RunIdentity
+from ..model.run.identity import RunColumns, RunIdentity
 from ..model.run.messages import RunReport
 from ..model.run.revisions import ReviseQuestion
 from ..model.run.state import DagRunState
@@ -63,7 +64,27 @@ async def _report_of(key: str, workflow_id: str) -> RunReport | None:
         return None
     state = RunState.SUCCESS if found.status is WorkflowExecutionStatus.COMPLETED else RunState.FAILED
     status = found.status.name.lower() if found.status is not None else "unknown"
-    return _report(key, state, found.close_time, f"its workflow is {status}")
+    report = _report(key, state, found.close_time, f"its workflow is {status}")
+    return report.model_copy(update={"run": await _columns_of(found)})
+
+
+@activity.defn(name="tidemill.run_there")
+async def find_run(workflow_id: str) -> RunColumns | None:
+    """Return what a run's workflow says of itself; None where it says nothing, or is not there."""
+    try:
+        return await _columns_of(await activity.client().get_workflow_handle(workflow_id).describe())
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+
+
+async def _columns_of(found: WorkflowExecutionDescription) -> RunColumns | None:
+    """What the workflow of a run shows of itself in its memo; None before its first workflow task."""
+    try:
+        return RunColumns.model_validate((await found.memo())["view"])
+    except (KeyError, ValueError, TypeError):  # written with a codec that is not here, or not yet
+        return None
 
 
 class LastExecution(Model):

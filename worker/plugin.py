@@ -39,7 +39,7 @@ from ..activities.names import (
 )
 from ..activities.notifying import NotifyActivities
 from ..activities.other_dags import OtherDagsActivities
-from ..activities.runs import find_conf, find_ended_runs, load_run, revise_run
+from ..activities.runs import find_conf, find_ended_runs, find_run, load_run, revise_run
 from ..activities.spark.activity import SparkActivities
 from ..activities.spark.output import OutputActivities
 from ..activities.spark.temporal_access import TemporalAccess
@@ -207,6 +207,7 @@ class TidemillPlugin(SimplePlugin):
                 waiting.find_moment,
                 waiting.render_attempt,
                 find_conf,
+                find_run,
                 find_ended_runs,
                 load_run,
                 # Of runs that a release before has begun; from now on they have a queue of their own.

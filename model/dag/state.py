@@ -309,6 +309,8 @@ class DagState(DagAssets, DagBackfills):
         if tracked is None or _is_of_the_execution_before(report, tracked):
             return False
         del self.runs[report.key]
+        if report.run is not None:
+            tracked.run = tracked.run.called(report.run)
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
         self.ledger.append(
             RunRecord(

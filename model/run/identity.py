@@ -105,6 +105,12 @@ class RunIdentity(OmitNewDefaults, RunColumns):
         """Return the run's columns, by their names."""
         return {name: getattr(self, name) for name in RunColumns.model_fields}
 
+    def called(self, columns: RunColumns) -> "RunIdentity":
+        """Return the run as *columns* have it: one of its date that was there before has a name of its own."""
+        return RunIdentity.model_validate(
+            {**self.model_dump(), **columns.model_dump(include=set(RunColumns.model_fields))}
+        )
+
     @property
     def in_short(self) -> "RunIdentity":
         """The run as each of its attempts carries it: who wants to know of many events asks for them."""

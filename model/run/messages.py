@@ -1,17 +1,20 @@
 """What a DAG and its runs tell each other."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from ..base import Instant, Model, OmitDefaults, Request
+from ..base import Instant, Model, OmitDefaults, OmitNewDefaults, Request
 from ..states import RunState, TaskState
+from .identity import RunColumns
 from .past import Past
 from .progress import Progress
 
 
-class RunReport(Model):
-    """What a run tells its DAG when it ends."""
+class RunReport(OmitNewDefaults, Model):
+    """What a run tells its DAG when it ends, or who has looked at it."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("run",)
 
     key: str
     state: RunState
@@ -23,6 +26,8 @@ class RunReport(Model):
     """How those tasks ended that the next run looks back at."""
     progress: Progress | None = None
     """How its tasks ended, counted. None: it has not begun, or an earlier release tells of it."""
+    run: RunColumns | None = None
+    """Which run it is, where it was found and not made by who is told: another may have the date."""
 
 
 class TasksEnded(OmitDefaults, Model):

@@ -40,7 +40,7 @@ from tidemill.model.pool.state import LeaseRequest, RunLeases
 from tidemill.model.run.attempts import TaskAttempt
 from tidemill.model.run.changes import keeps_times
 from tidemill.model.run.deferrals import Deferral, TriggerEnd
-from tidemill.model.run.identity import RunIdentity, dag_workflow_id, operator_run_id
+from tidemill.model.run.identity import RunColumns, RunIdentity, dag_workflow_id, operator_run_id
 from tidemill.model.run.messages import RunReport
 from tidemill.model.run.poking import PokeReturnValue, poked
 from tidemill.model.run.revisions import ReviseQuestion
@@ -240,7 +240,19 @@ class _Try:
             return None
         state = RunState.SUCCESS if found.status is Status.COMPLETED else RunState.FAILED
         reason = f"its workflow is {found.status.lower()}"
-        return RunReport(key=key, state=state, ended_at=instant(found.closed_at or 0), reason=reason)
+        at = instant(found.closed_at or 0)
+        return RunReport(key=key, state=state, ended_at=at, reason=reason, run=self._columns(workflow_id))
+
+    def _columns(self, workflow_id: str) -> RunColumns | None:
+        found = self._world.service.find(workflow_id)
+        if found is None or not found.steps:
+            return None
+        run = self._world.query(found, "identity", result_type=RunIdentity)
+        return RunColumns(**run.shown) if run is not None else None
+
+    def _do_run_there(self) -> None:
+        workflow_id: str = self._asked(str)
+        self._later(self._brief(), lambda: self._complete(self._columns(workflow_id)))
 
     def _do_holders(self) -> None:
         question: HoldersQuestion = self._asked(HoldersQuestion)

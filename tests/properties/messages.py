@@ -8,7 +8,7 @@ from typing import Any
 
 from tidemill.model.asset.gathering import Gathering
 from tidemill.model.names import LIMIT
-from tidemill.model.run.identity import RunIdentity
+from tidemill.model.run.identity import RunIdentity, run_key
 from tidemill.model.run.instance_keys import split_key
 from tidemill.model.spec.assets.condition import assets_in
 from tidemill.model.spec.timetables import waited_for
@@ -179,7 +179,10 @@ def the_end_of_a_run_is_heard(look: Look) -> Found:
 
 @prop(DAG)
 def the_ends_of_tasks_are_heard(look: Look) -> Found:
-    """What a run tells of its tasks is what the next run looks back at."""
+    """What a run tells of its tasks is what the next run looks back at.
+
+    A DAG that was reset to before it knew of the run hears of them again at the run's end.
+    """
     told: dict[str, dict[str, str]] = {}
     over = {report["key"] for report in look.messages_of("run_finished")}
     for message in look.messages_of("tasks_ended"):
@@ -187,7 +190,7 @@ def the_ends_of_tasks_are_heard(look: Look) -> Found:
     for key, states in told.items():
         tracked = look.state.runs.get(key)
         by_people = any(name in ("revise_run", "delete_run") for name, _ in look.messages)
-        if tracked is not None and key not in over and not by_people:
+        if tracked is not None and key in look.before.get("runs", ()) and key not in over and not by_people:
             for task_id, state in states.items():
                 if tracked.past.get(task_id) != state:
                     yield f"{key}: {task_id} is {state}, and is held to be {tracked.past.get(task_id)}"
@@ -203,7 +206,8 @@ def no_run_is_lost(look: Look) -> Found:
     under_way = {tracked.run.run_id for tracked in look.state.runs.values()}
     skipped = sum(b.skipped for b in look.state.backfills) > look.before["skipped"]
     deleted = [name for name, _ in look.messages if name == "delete_run"]
-    for key in look.before["runs"].keys() - look.state.runs.keys():
+    keys = {run_key(record.logical_date, record.run_id) for record in look.state.ledger}  # it may have another's name
+    for key in look.before["runs"].keys() - look.state.runs.keys() - keys:
         run_id = look.before["ids"][key]
         if run_id not in ended | under_way and not deleted and not skipped and len(look.state.ledger) < 500:
             yield f"{run_id} was {look.before['runs'][key]}"

@@ -467,3 +467,21 @@ async def test_the_dags_workflow_sleeps_between_runs(here: Stack) -> None:
     before = (await handle.describe()).history_length
     await asyncio.sleep(3)
     assert (await handle.describe()).history_length == before
+
+
+async def test_a_date_that_another_run_has_is_called_by_that_runs_name(here: Stack, tmp_path: Path) -> None:
+    """A DAG that was ended and comes back finds what it has run before, ended or under way, and lists it as it is."""
+    go, names = tmp_path / "go", ["by_hand_0", "by_hand_1"]
+    tasks = [bash("t", f"test {{{{ run_id }}}} = {names[0]} || while ! test -e {go}; do sleep 0.1; done")]
+    await here.tidemill.dags.register(dag("comes_back", tasks, schedule=None, max_active_runs=3))
+    for name, days in zip(names, (3, 2), strict=True):
+        request = TriggerRequest(run_id=name, logical_date=datetime.fromisoformat(days_ago(days)))
+        await here.tidemill.runs.trigger("comes_back", request)
+    await eventually(lambda: here.tidemill.runs.find("comes_back", names[0]), lambda run: run.state is RunState.SUCCESS)
+    await here.tidemill.client.get_workflow_handle("dag:comes_back").terminate("by hand")
+    within = {"start_date": days_ago(3), "end_date": days_ago(2), "catchup": True, "max_active_runs": 3}
+    await here.tidemill.dags.register(dag("comes_back", tasks, schedule=EVERY_DAY, **within))
+    await eventually(lambda: here.tidemill.runs.list("comes_back"), lambda runs: {r.run_id for r in runs} == {*names})
+    go.touch()
+    runs = await here.all_finished("comes_back", 2)
+    assert {run.run_id: run.run_type for run in runs} == dict.fromkeys(names, RunType.MANUAL)

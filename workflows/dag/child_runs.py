@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ChildWorkflowError, FailureError, WorkflowAlreadyStartedError
 
-from ...activities.runs import RunsQuestion, find_conf, find_ended_runs
+from ...activities.runs import RunsQuestion, find_conf, find_ended_runs, find_run
 from ...model.dag.records import DecisionKind, TrackedRun
 from ...model.dag.state import DagState
 from ...model.interfaces.run import RunInterface
@@ -181,6 +181,11 @@ class ChildRuns:
             if workflow.patched("tells-what-it-adopts"):
                 self._state.number_by_time(workflow.now())
                 self.tell([tracked])
+            if workflow.patched("calls-what-it-adopts-by-its-name"):
+                found = await look_up(find_run, tracked.run.workflow_id)
+                if found is not None and self._state.runs.get(key) is tracked:
+                    tracked.run = tracked.run.called(found)
+                    self._alarm.fire()
         elif backfill is None or tracked.revision is not None:
             self.finish(reports[0])
         elif backfill.request.reprocess_behavior.again(reports[0].state):
