@@ -291,7 +291,7 @@ def events_of_assets_are_heard(look: Look) -> Found:
     known = {one.event.cause for one in gathering.heard} | {*gathering.taken}
     known |= {event.cause for tracked in look.state.runs.values() for event in tracked.run.asset_events}
     rows = {row.name for row in gathering.rows}
-    made = look.before and {*look.state.runs} - {*look.before["runs"]}
+    made = not look.before or {*look.state.runs} - {*look.before["runs"]}  # unknown after a reset
     for delivery in look.messages_of("asset_events"):
         for event in delivery["events"]:
             if event["name"] not in named:
