@@ -207,7 +207,7 @@ class Leases:
             elif not self._plan.grant(key):
                 self.give_back([key])
         if unwanted:
-            self._messages.tell(answer.pool, PoolInterface.give_back, unwanted)
+            self._give_back(answer.pool, unwanted)
 
     def give_back(self, keys: Iterable[str]) -> None:
         """*keys* are done with their slots, or do not want them now."""
@@ -219,8 +219,11 @@ class Leases:
             for pool in held.pools[: held.granted + 1]:
                 by_pool.setdefault(pool, []).append(held.lease_id)
         for pool, lease_ids in by_pool.items():
-            self._state.returning.setdefault(pool, []).extend(lease_ids)
-            self._messages.tell(pool, PoolInterface.give_back, lease_ids)
+            self._give_back(pool, lease_ids)
+
+    def _give_back(self, pool: str, lease_ids: list[str]) -> None:
+        self._state.returning.setdefault(pool, []).extend(lease_ids)
+        self._messages.tell(pool, PoolInterface.give_back, lease_ids)
 
     def _delivered(self, pool: str, message: Signal[[list[Any]]], leases: Sequence[Any]) -> None:
         """A message to a pool has arrived, or there is no such pool."""
