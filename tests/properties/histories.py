@@ -185,15 +185,20 @@ def updates_are_answered(execution: Any) -> Found:
 
 @prop(HISTORY)
 def nothing_under_way_is_dropped(execution: Any) -> Found:
-    """A workflow that goes on as new, or ends by itself, has no activity under way."""
+    """A workflow that goes on as new, or ends by itself, has no activity under way that does a task's work."""
     if execution.events[-1].kind not in ("WorkflowExecutionCompleted", "WorkflowExecutionContinuedAsNew"):
         return
     pending: dict[int, str] = {}
+    questions: set[int] = set()
     for event in execution.events:
         if event.kind == "ActivityTaskScheduled":
             pending[event.data["seq"]] = event.data["activity"].kind
+            if event.data["activity"].activity_id.isdigit():
+                questions.add(event.data["seq"])
         elif event.kind in ENDS_OF_ACTIVITIES:
             pending.pop(event.data["seq"], None)
+        elif event.kind == "ActivityTaskCancelRequested" and event.data["seq"] in questions:
+            pending.pop(event.data["seq"], None)  # nobody waits for the answer any more
     left = [kind for kind in pending.values() if kind not in ("tidemill.airflow_trigger", "tidemill.watch")]
     if left:
         yield f"{left}"
