@@ -116,8 +116,8 @@ class _Host:
 class _Listening(ChildListener):
     """What is heard of a process that watches triggers."""
 
-    def __init__(self, host: _Host, workplace: WorkerContext, owns: OwnedNames | None) -> None:
-        super().__init__(None, new_masker(), workplace.facts, workplace.key_values, ANY_TASK, owns)
+    def __init__(self, host: _Host, worker_context: WorkerContext, owns: OwnedNames | None) -> None:
+        super().__init__(None, new_masker(), worker_context.facts, worker_context.key_values, ANY_TASK, owns)
         self._host = host
 
     def output(self, data: bytes) -> None:
@@ -140,8 +140,8 @@ class _Listening(ChildListener):
 class TriggerActivities:
     """The triggers of a worker."""
 
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
         self._hosts: dict[str, _Host] = {}
 
     @activity.defn(name="tidemill.airflow_trigger")
@@ -166,14 +166,14 @@ class TriggerActivities:
                 host.tell({"cancel": name, "kill": kill})
 
     async def _host_of(self, attempt: TaskAttempt) -> _Host:
-        code = await asyncio.to_thread(self._workplace.code_of, attempt)
+        code = await asyncio.to_thread(self._worker_context.code_of, attempt)
         bundle = attempt.source.bundle if attempt.source is not None else None
         key = f"{bundle} {attempt.owns} {code.path} {code.digest()}"
         host = self._hosts.get(key)
         if host is None or host.closed:
             self._hosts = {known: other for known, other in self._hosts.items() if not other.closed}
             host = self._hosts[key] = _Host(asyncio.get_running_loop())
-            forks = self._workplace.forks_of(attempt.source)
+            forks = self._worker_context.forks_of(attempt.source)
             threading.Thread(
                 target=self._serve,
                 args=(host, forks, code, attempt.owns),
@@ -185,7 +185,7 @@ class TriggerActivities:
     def _serve(self, host: _Host, forks: Any, code: Any, owns: OwnedNames | None) -> None:
         reason = "the process that watches triggers has ended"
         try:
-            listening = _Listening(host, self._workplace, owns)
+            listening = _Listening(host, self._worker_context, owns)
             forks.call("airflow_triggers", {}, listener=listening, checks=host, code=code, connected=host.connected)
         except (_Over, ServerGone):
             pass

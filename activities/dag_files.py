@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,45 +70,53 @@ def passed_over(path: Path) -> list[Path]:
     return [root / name for name in tree.dag_files() if not tree.may_define_dags(name)]
 
 
-def read_dag_files(
+def each_dag_file(
     path: Path,
     *,
     paused_at_creation: bool = False,
     airflow_python: str | None = None,
     environment: tuple[str, ...] = ALL,
-) -> list[ParsedFile]:
-    """The DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files.
+) -> Iterator[ParsedFile]:
+    """Yield the DAGs at *path*: a DAG file, a folder of them, or one DAG as .json. Errors are those of their files.
 
+    In the order of their paths, each as soon as it is known: as many are read at once as there are processors.
     *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow. *environment*: patterns of
     the caller's variables that files find, beside the usual ones.
     """
     root = path.resolve() if path.is_dir() else root_of(path)
-    with own_workplace(
+    with own_worker_context(
         paused_at_creation=paused_at_creation, airflow_python=airflow_python, environment=environment
-    ) as workplace:
-        return [
-            _read_json(file) if file.suffix == ".json" else _parse(workplace, root, file)
-            for file in find_dag_files(path)
-        ]
+    ) as worker_context:
+
+        def read(file: Path) -> ParsedFile:
+            return _read_json(file) if file.suffix == ".json" else _parse(worker_context, root, file)
+
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            yield from threads.map(read, find_dag_files(path))
+
+
+def read_dag_files(path: Path, **more: Any) -> list[ParsedFile]:
+    """The same, when all are known. *more*: as of `each_dag_file`."""
+    return list(each_dag_file(path, **more))
 
 
 def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     """The DAGs of the file at *path*. Never raises for what the file does: that is its error."""
-    with own_workplace() as workplace:
-        return _parse(workplace, root_of(path), path.resolve(), timeout)
+    with own_worker_context() as worker_context:
+        return _parse(worker_context, root_of(path), path.resolve(), timeout)
 
 
 @contextmanager
-def own_workplace(
+def own_worker_context(
     *,
     paused_at_creation: bool = False,
     results_url: str | None = None,
     airflow_python: str | None = None,
     environment: tuple[str, ...] = ALL,
 ) -> Iterator[WorkerContext]:
-    """A workplace without a worker, as long as the block. Its children find what *environment* has of the caller's."""
+    """The context of a worker that is none, as long as the block. Its children find what *environment* names."""
     with tempfile.TemporaryDirectory() as home:
-        workplace = WorkerContext(
+        worker_context = WorkerContext(
             home=Path(home),
             environment=environment,
             dags_are_paused_at_creation=paused_at_creation,
@@ -115,18 +124,18 @@ def own_workplace(
             airflow_python=airflow_python,
         )
         try:
-            yield workplace
+            yield worker_context
         finally:
-            workplace.close()
+            worker_context.close()
 
 
-def _parse(workplace: WorkerContext, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
+def _parse(worker_context: WorkerContext, root: Path, path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:
     name = path.relative_to(root).as_posix()
-    paused = workplace.dags_are_paused_at_creation
-    kept = workplace.key_values
+    paused = worker_context.dags_are_paused_at_creation
+    kept = worker_context.key_values
     file = FileToParse(root, name, str(path), timeout, paused_at_creation=paused, key_values=kept)
-    watch = Unattended(timeout, too_long=TimeoutError)
-    answer = parsed(workplace.forks(), workplace.airflow_forks_of(None), file, watch)
+    supervisor = Unattended(timeout, too_long=TimeoutError)
+    answer = parsed(worker_context.forks(), worker_context.airflow_forks_of(None), file, supervisor)
     if answer.error is not None:
         return ParsedFile(path, error=answer.error)
     dags = (read_dag(dag) for dag in answer.dags)
@@ -152,7 +161,7 @@ def rendered_locally(attempt: TaskAttempt, results_url: str | None = None) -> li
 
     *results_url* is where the worker keeps results, and the code of DAGs.
     """
-    with own_workplace(results_url=results_url) as workplace:
+    with own_worker_context(results_url=results_url) as worker_context:
         values = list(attempt.task.templated())
-        watch = Unattended(None)
-        return list(rendered(workplace, attempt, values, for_history=False, watch=watch))
+        supervisor = Unattended(None)
+        return list(rendered(worker_context, attempt, values, for_history=False, supervisor=supervisor))

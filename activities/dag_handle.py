@@ -38,7 +38,7 @@ class TriggerRefusedError(InvalidInputError):
 class DagHandle:
     """A DAG by its id. Every question raises DagNotFoundError where there is no such DAG."""
 
-    asking: WorkflowCaller
+    caller: WorkflowCaller
     dag_id: str
 
     async def view(self) -> DagView:
@@ -78,7 +78,7 @@ class DagHandle:
         await self._update(DagInterface.revise_run(question), once)
 
     async def _update(self, call: UpdateCall[Any], once: str | None = None) -> None:
-        handle = self.asking.client.get_workflow_handle(dag_workflow_id(self.dag_id))
+        handle = self.caller.client.get_workflow_handle(dag_workflow_id(self.dag_id))
         try:
             await update(handle, call, once=once)
         except WorkflowUpdateFailedError as error:
@@ -87,7 +87,7 @@ class DagHandle:
 
     async def _ask(self, call: QueryCall[T]) -> T:
         try:
-            return await self.asking.query(dag_workflow_id(self.dag_id), call)
+            return await self.caller.query(dag_workflow_id(self.dag_id), call)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -29,8 +29,8 @@ TRIES = 4
 
 
 class NotifyActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.notify", no_thread_cancel_exception=True)
     def notify(self, notice: Notice) -> dict[str, Any] | None:
@@ -52,28 +52,35 @@ class NotifyActivities:
             case FunctionNotifier() as notifier:
                 return self._call(notice, notifier)
             case CommandNotifier() as notifier:
-                run_command(notifier.command, notice, self._workplace)
+                run_command(notifier.command, notice, self._worker_context)
             case WebhookNotifier() as notifier:
-                post(notifier, notice, self._workplace)
+                post(notifier, notice, self._worker_context)
             case EmailNotifier() as notifier:
-                send_mail(notifier, notice, self._workplace)
+                send_mail(notifier, notice, self._worker_context)
         return None
 
     def _call(self, notice: Notice, notifier: FunctionNotifier) -> dict[str, Any] | None:
         attempt = notice.call_of(notifier)
-        folder = self._workplace.attempt_folder(attempt)
+        folder = self._worker_context.attempt_folder(attempt)
         if (earlier := folder.ending(RESULT)) is None:
             # A file may have DAGs of both kinds: the callbacks of one for Airflow have no tasks of tidemill's.
             work = "airflow" if notice.written_for == "airflow" else "function"
-            log_url = self._workplace.log_url_of(attempt.seen_by_callback)
+            log_url = self._worker_context.log_url_of(attempt.seen_by_callback)
             forks = run_in_child(
-                self._workplace, attempt, folder, work, AttemptSupervisor(None), whole, calls_code=True, log_url=log_url
+                self._worker_context,
+                attempt,
+                folder,
+                work,
+                AttemptSupervisor(None),
+                whole,
+                calls_code=True,
+                log_url=log_url,
             )
             answer = forks.answer
         else:
             answer = read_result(earlier)
-        outcome = self._workplace.results.put(attempt, outcome_of(answer))
-        self._workplace.leftovers.add(folder.path)
+        outcome = self._worker_context.results.put(attempt, outcome_of(answer))
+        self._worker_context.leftovers.add(folder.path)
         return outcome.xcom or None
 
 
@@ -84,27 +91,27 @@ def environment(notice: Notice, base_url: str | None = None) -> dict[str, str]:
     return {**facts, "TIDEMILL_NOTICE_KEY": notice.key}
 
 
-def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
+def run_command(command: str, notice: Notice, worker_context: WorkerContext) -> None:
     """Runs the command as a task of the DAG is run, with what happened in its environment.
 
     Raises ApplicationError if it fails or takes too long.
     """
     source = notice.attempt.source
-    forks = workplace.forks(source.bundle if source is not None else None)
-    refused = workplace.refused_of(notice.attempt)
+    forks = worker_context.forks(source.bundle if source is not None else None)
+    refused = worker_context.refused_of(notice.attempt)
     printed = LastWords(ChildListener(None, new_masker(), owns=notice.attempt.owns, refused=refused))
     request = {
         "argv": ["/bin/sh", "-c", command],
-        "variables": environment(notice, workplace.base_url),
-        "directory": _beside_its_file(notice, workplace),
-        "grace": workplace.grace.total_seconds(),
+        "variables": environment(notice, worker_context.base_url),
+        "directory": _beside_its_file(notice, worker_context),
+        "grace": worker_context.grace.total_seconds(),
     }
     supervisor = AttemptSupervisor(
         timedelta(seconds=TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
     try:
         call = forks.call(
-            "command", request, listener=printed, checks=supervisor, grace=workplace.grace.total_seconds()
+            "command", request, listener=printed, checks=supervisor, grace=worker_context.grace.total_seconds()
         )
     except ServerGone:
         raise infrastructure_error("the process above the notifier's command ended") from None
@@ -114,10 +121,10 @@ def run_command(command: str, notice: Notice, workplace: WorkerContext) -> None:
         raise _failed(f"{describe_end(ended)}: {reason}")
 
 
-def _beside_its_file(notice: Notice, workplace: WorkerContext) -> str:
+def _beside_its_file(notice: Notice, worker_context: WorkerContext) -> str:
     """Where the command of a notice runs; an alarm is given, too, where the code that it is about is gone."""
     try:
-        return str(workplace.directory(notice.attempt))
+        return str(worker_context.directory(notice.attempt))
     except ApplicationError:
         return "/"
 
@@ -126,21 +133,23 @@ def _failed(how: str) -> ApplicationError:
     return ApplicationError(f"the notifier's command {how}", type=NOTIFIER_FAILED)
 
 
-def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) -> None:
+def post(notifier: WebhookNotifier, notice: Notice, worker_context: WorkerContext) -> None:
     """Posts the facts as JSON, the notice's key as Idempotency-Key. Raises ApplicationError for an error answer."""
     url, headers, name = notifier.url or "", notifier.headers, notifier.url
     if notifier.conn_id is not None:
-        connection = connection_of(notifier.conn_id, notice, workplace)
+        connection = connection_of(notifier.conn_id, notice, worker_context)
         url, headers = f"{connection.url}{url}", {**connection.headers, **headers}
         name = f"connection {notifier.conn_id!r}"  # the address itself may be a secret
     request = {
         "url": url,
-        "facts": notice.facts(workplace.base_url),
+        "facts": notice.facts(worker_context.base_url),
         "headers": {"Idempotency-Key": notice.key, **headers},
         "seconds": TIMEOUT_SECONDS,
     }
     answer = (
-        webhook.sent(request) if workplace.network is None else _sent_by_task("webhook", request, notice, workplace)
+        webhook.sent(request)
+        if worker_context.network is None
+        else _sent_by_task("webhook", request, notice, worker_context)
     )
     if answer.status is None:
         raise ApplicationError(f"{name} cannot be reached: {answer.error}", type=NOTIFIER_FAILED)
@@ -148,19 +157,19 @@ def post(notifier: WebhookNotifier, notice: Notice, workplace: WorkerContext) ->
         raise ApplicationError(f"{name} answered {answer.status}", type=NOTIFIER_FAILED)
 
 
-def connection_of(conn_id: str, notice: Notice, workplace: WorkerContext) -> Connection:
+def connection_of(conn_id: str, notice: Notice, worker_context: WorkerContext) -> Connection:
     """Return the connection, if the bundle of the notice may use it. Raises ApplicationError if it may not."""
     owns = notice.attempt.owns
     if owns is not None and (refused := owns.problem("connection", conn_id)) is not None:
-        workplace.refused_of(notice.attempt)("notify", refused)
+        worker_context.refused_of(notice.attempt)("notify", refused)
         raise ApplicationError(refused, type=NOTIFIER_FAILED, non_retryable=True)
     return Connection.get(conn_id)
 
 
-def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext) -> None:
+def send_mail(notifier: EmailNotifier, notice: Notice, worker_context: WorkerContext) -> None:
     """Send the facts as a mail, whose Message-ID is the notice's own. Raises ApplicationError if it is not taken."""
-    connection = connection_of(notifier.conn_id, notice, workplace)
-    extra, facts = connection.extra_dejson, notice.facts(workplace.base_url)
+    connection = connection_of(notifier.conn_id, notice, worker_context)
+    extra, facts = connection.extra_dejson, notice.facts(worker_context.base_url)
     texts = {name: str(value) for name, value in facts.items() if value is not None}
     sender = extra.get("from_email") or connection.login
     if not connection.host or not sender:
@@ -185,7 +194,9 @@ def send_mail(notifier: EmailNotifier, notice: Notice, workplace: WorkerContext)
         "text": "".join(f"{name}: {value}\n" for name, value in texts.items()),
         "seconds": TIMEOUT_SECONDS,
     }
-    answer = mail.sent(request) if workplace.network is None else _sent_by_task("mail", request, notice, workplace)
+    answer = (
+        mail.sent(request) if worker_context.network is None else _sent_by_task("mail", request, notice, worker_context)
+    )
     if answer.error is not None:
         raise _failed_mail(notifier, answer.error)
 
@@ -207,13 +218,13 @@ def is_true(value: object) -> bool:
     return value is True or str(value).lower() in ("true", "1", "yes")
 
 
-def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, workplace: WorkerContext) -> Sent:
+def _sent_by_task(work: str, request: dict[str, Any], notice: Notice, worker_context: WorkerContext) -> Sent:
     """Sends it from where tasks are: the worker's network is not the DAG author's."""
     source = notice.attempt.source
     supervisor = AttemptSupervisor(
         timedelta(seconds=2 * TIMEOUT_SECONDS), too_long=lambda limit: _failed(f"took more than {limit:g} s")
     )
-    forks = workplace.forks(source.bundle if source is not None else None)
+    forks = worker_context.forks(source.bundle if source is not None else None)
     listener = ChildListener(None, new_masker(), owns=notice.attempt.owns)
     try:
         end = forks.call(work, request, listener=listener, checks=supervisor)

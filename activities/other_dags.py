@@ -32,11 +32,11 @@ PATIENCE = timedelta(seconds=60)
 
 
 class OtherDagsActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @cached_property
-    def _asking(self) -> WorkflowCaller:
+    def _caller(self) -> WorkflowCaller:
         return WorkflowCaller(activity.client(), PATIENCE)
 
     @activity.defn(name="tidemill.trigger_dag")
@@ -44,9 +44,9 @@ class OtherDagsActivities:
         """Starts the run, unless an earlier start of this try has; then looks how it stands, if that is waited for."""
         task = attempt.task
         assert isinstance(task, TriggerDagTask)  # noqa: S101
-        values = await asyncio.to_thread(filled, self._workplace, attempt, task.written())
+        values = await asyncio.to_thread(filled, self._worker_context, attempt, task.written())
         try:
-            return await _triggered(attempt, task, DagHandle(self._asking, values["trigger_dag_id"]), values)
+            return await _triggered(attempt, task, DagHandle(self._caller, values["trigger_dag_id"]), values)
         except DagNotFoundError as error:
             raise _failed("DagNotFound", str(error)) from None
         except TriggerRefusedError as error:
@@ -57,10 +57,10 @@ class OtherDagsActivities:
         """Whether the other DAG's run, or tasks of it, are where they are waited for to be."""
         task = attempt.task
         assert isinstance(task, ExternalTaskTask)  # noqa: S101
-        values = await asyncio.to_thread(filled, self._workplace, attempt, task.written())
+        values = await asyncio.to_thread(filled, self._worker_context, attempt, task.written())
         dag_id, task_ids = values["external_dag_id"], values["external_task_ids"]
         try:
-            return await _poked(attempt, task, DagHandle(self._asking, dag_id), task_ids)
+            return await _poked(attempt, task, DagHandle(self._caller, dag_id), task_ids)
         except DagNotFoundError as error:
             if not task.check_existence:
                 return poked(attempt, False, datetime.now(UTC), f"DAG {dag_id!r} is not registered yet")
@@ -148,7 +148,7 @@ async def _states(dag: DagHandle, run: RunView, task_ids: Sequence[str]) -> dict
     if not task_ids:
         return {f"run {run.run_id}": run.state}
     try:
-        details = await dag.asking.query(run.workflow_id, RunInterface.describe())
+        details = await dag.caller.query(run.workflow_id, RunInterface.describe())
     except (RPCError, WorkflowQueryFailedError):
         return {f"run {run.run_id}": run.state} if run.state.finished else {run.run_id: "not there"}
     states: dict[str, str] = {view.key: view.state for view in details.tasks if view.task_id in task_ids}

@@ -130,12 +130,12 @@ def backends() -> list[Backend]:
     return found
 
 
-def store(files: "KeyValues | None" = None) -> "Store | None":
+def store(key_values: "KeyValues | None" = None) -> "Store | None":
     """The store of variables and connections; *files* are where tasks keep values. None where nothing can be kept."""
     from .store import Store
 
     encrypted = _encrypted()
-    return Store(encrypted, files) if encrypted is not None or files is not None else None
+    return Store(encrypted, key_values) if encrypted is not None or key_values is not None else None
 
 
 @cache
@@ -221,12 +221,12 @@ def refuse_lookups() -> None:
     _worker = lambda **_: {"error": message}  # noqa: E731
 
 
-def look_up(kind: str, name: str, files: "KeyValues | None" = None) -> str | None:
+def look_up(kind: str, name: str, key_values: "KeyValues | None" = None) -> str | None:
     """The text of the `variable` or `connection` called *name*; None if nobody has it. *files*: as for `store`."""
     if _worker is not None:
         found: str | None = _answer_of_worker(look_up=kind, name=name)["text"]
         return found
-    kept = store(files)
+    kept = store(key_values)
     for backend in [*backends(), *([kept] if kept is not None else [])]:
         text = backend.get_variable(name) if kind == "variable" else backend.get_connection(name)
         if text is not None:
@@ -237,9 +237,9 @@ def look_up(kind: str, name: str, files: "KeyValues | None" = None) -> str | Non
     return None
 
 
-def names_of(kind: "Kind", files: "KeyValues | None" = None) -> dict[str, str]:
+def names_of(kind: "Kind", key_values: "KeyValues | None" = None) -> dict[str, str]:
     """By name, where each `variable` or `connection` is found; those of a backend are known to it alone."""
-    kept = store(files)
+    kept = store(key_values)
     found: dict[str, str] = dict.fromkeys(kept.names(kind), STORED) if kept is not None else {}
     for backend in backends():
         if isinstance(backend, File):
@@ -250,9 +250,9 @@ def names_of(kind: "Kind", files: "KeyValues | None" = None) -> dict[str, str]:
     return found
 
 
-def place_of(kind: "Kind", name: str, files: "KeyValues | None" = None) -> str | None:
+def place_of(kind: "Kind", name: str, key_values: "KeyValues | None" = None) -> str | None:
     """Where the `variable` or `connection` called *name* is found; None where none but a backend may know it."""
-    return _name_in_environment(kind, name) or names_of(kind, files).get(name)
+    return _name_in_environment(kind, name) or names_of(kind, key_values).get(name)
 
 
 _NO_FILE: dict[str, Any] = {}

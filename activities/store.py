@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Store:
-    """Where things are kept: `encrypted` with a key; `files`, where tasks keep values, for variables without one."""
+    """Where things are kept: `encrypted` with a key; without one, `key_values` has the variables that tasks set."""
 
     encrypted: SecretStore | None
-    files: KeyValues | None
+    key_values: KeyValues | None
 
     def get_variable(self, key: str) -> str | None:
         """Return the text of a variable, as `secrets.Backend` says. Raises SecretStoreError."""
@@ -38,8 +38,8 @@ class Store:
     def find(self, kind: Kind, name: str) -> Kept | None:
         """Return what is kept as *name*; None if there is nothing. Raises SecretStoreError, or OSError."""
         found = self.encrypted.find(kind, name) if self.encrypted is not None else None
-        if found is None and kind == "variable" and self.files is not None:
-            value = self.files.find(VARIABLES, name)
+        if found is None and kind == "variable" and self.key_values is not None:
+            value = self.key_values.find(VARIABLES, name)
             return None if value is None else Kept(name, str(value.value), value.description)
         return found
 
@@ -50,8 +50,8 @@ class Store:
     def names(self, kind: Kind) -> list[str]:
         """Return the names of all that are kept, in order. Raises SecretStoreError, or OSError."""
         found = {*self.encrypted.names(kind)} if self.encrypted is not None else set()
-        if kind == "variable" and self.files is not None:
-            found |= {*self.files.keys(VARIABLES)}
+        if kind == "variable" and self.key_values is not None:
+            found |= {*self.key_values.keys(VARIABLES)}
         return sorted(found)
 
     def add(self, kind: Kind, kept: Kept) -> bool:
@@ -78,8 +78,8 @@ class Store:
             if not self.encrypted.change(kind, kept):
                 self.encrypted.add(kind, kept)
             self._remove_file(kind, kept.name)  # an installation without a key had kept it there
-        elif kind == "variable" and self.files is not None:
-            self.files.put(VARIABLES, kept.name, kept.text, description=kept.description)
+        elif kind == "variable" and self.key_values is not None:
+            self.key_values.put(VARIABLES, kept.name, kept.text, description=kept.description)
         else:
             raise InvalidInputError(f"{kind} {kept.name!r} cannot be kept: {NO_KEY}")
 
@@ -92,5 +92,5 @@ class Store:
         return was_there
 
     def _remove_file(self, kind: Kind, name: str) -> None:
-        if kind == "variable" and self.files is not None:
-            self.files.delete(VARIABLES, name)
+        if kind == "variable" and self.key_values is not None:
+            self.key_values.delete(VARIABLES, name)

@@ -23,9 +23,9 @@ from .processes.answers import CommandEnded
 from .worker_context import WorkerContext
 
 
-def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
+def _of_command(attempt: TaskAttempt, result: ChildResult) -> Outcome:
     """What the command's end means; of a function that was to name the command, perhaps an outcome of its own."""
-    end = ended.answer
+    end = result.answer
     if not isinstance(end, CommandEnded):
         return outcome_of(end)
     if isinstance(attempt.task, BashSensorTask) and end.code in (0, attempt.task.retry_exit_code or end.code):
@@ -34,22 +34,22 @@ def _of_command(attempt: TaskAttempt, ended: ChildResult) -> Outcome:
         return Outcome(state=TaskState.SKIPPED, started_at=end.started_at, note=f"exit code {end.code}")
     if end.code != 0:
         message = end.error or f"the command {describe_end(end)}"
-        raise task_failure(Failure(error_type="BashFailed", message=message, traceback=ended.tail[-15:]))
+        raise task_failure(Failure(error_type="BashFailed", message=message, traceback=result.tail[-15:]))
     return Outcome(
         asset_events=end.asset_events,
-        xcom={} if ended.last_line is None else {RETURN_VALUE: ended.last_line},
+        xcom={} if result.last_line is None else {RETURN_VALUE: result.last_line},
         started_at=end.started_at,
     )
 
 
 def _driver_room(
-    workplace: WorkerContext, attempt: TaskAttempt, watch: AttemptSupervisor
+    worker_context: WorkerContext, attempt: TaskAttempt, supervisor: AttemptSupervisor
 ) -> AbstractContextManager[None]:
     """Room for a driver that Airflow's provider starts: a small one, as only the file knows how large it is."""
     if not attempt.task.waits_for_room:
         return nullcontext()
-    room = workplace.driver_room
-    return room.reserved(min(SparkOptions().driver_megabytes, room.megabytes), watch)
+    room = worker_context.driver_room
+    return room.reserved(min(SparkOptions().driver_megabytes, room.megabytes), supervisor)
 
 
 WORK: Mapping[str, WorkKind] = {
@@ -64,12 +64,12 @@ WORK: Mapping[str, WorkKind] = {
 """How the work of a try is done, by the name of its activity."""
 
 
-def task_activities(workplace: WorkerContext) -> list[Callable[[TaskAttempt], Outcome]]:
+def task_activities(worker_context: WorkerContext) -> list[Callable[[TaskAttempt], Outcome]]:
     """Return the activities of `WORK`, for a worker to register, and for `dags test` to call."""
-    return [task_activity(name, workplace) for name in WORK]
+    return [task_activity(name, worker_context) for name in WORK]
 
 
-def task_activity(name: str, workplace: WorkerContext) -> Callable[[TaskAttempt], Outcome]:
+def task_activity(name: str, worker_context: WorkerContext) -> Callable[[TaskAttempt], Outcome]:
     """Return the activity *name* of `WORK`.
 
     Started again for the same try, it returns what an earlier start's work has come to, and ends work that still goes
@@ -78,6 +78,6 @@ def task_activity(name: str, workplace: WorkerContext) -> Callable[[TaskAttempt]
 
     @activity.defn(name=name, no_thread_cancel_exception=True)
     def run(attempt: TaskAttempt) -> Outcome:
-        return execute_attempt(workplace, attempt, WORK[name])
+        return execute_attempt(worker_context, attempt, WORK[name])
 
     return run

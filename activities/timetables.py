@@ -60,8 +60,8 @@ class _Deadline:
 class TimetableActivities:
     """What timetables are asked."""
 
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.coming_runs")
     def ask_timetable(self, question: TimetableQuery) -> Ticks:
@@ -70,7 +70,7 @@ class TimetableActivities:
             if isinstance(question.timetable, Custom):
                 return Ticks.model_validate_json(self._ask_elsewhere(question))
             found = coming_runs(question)
-            renames = self._workplace.names_runs_by_run_after and question.timetable.names_runs_by_interval
+            renames = self._worker_context.names_runs_by_run_after and question.timetable.names_runs_by_interval
             return named_by_run_after(found) if renames else found
         except ServerGone:
             raise infrastructure_error("the process above the timetable's ended") from None
@@ -140,7 +140,7 @@ class TimetableActivities:
             ChildListener(None, Masker(), owns=owns, refused=self._refused_of(bundle, spec.dag_id)),
             _Deadline("a schema of its params", SCHEMA_TIMEOUT_SECONDS),
         )
-        end = self._workplace.forks(bundle).call("params", request, listener=listener, checks=checks)
+        end = self._worker_context.forks(bundle).call("params", request, listener=listener, checks=checks)
         if not isinstance(end.answer, ConfChecked):
             raise TimetableRaisedError(f"the process that looks at its params {describe_exit(end.code)}")
         if end.answer.problem is not None:
@@ -149,14 +149,14 @@ class TimetableActivities:
     def _refused_of(self, bundle: str | None, dag_id: str | None) -> Callable[[str, str], None]:
         """Keeps what code of a timetable or a schema is refused."""
         about = {"dag_id": dag_id} if dag_id is not None else {}
-        return lambda operation, reason: self._workplace.refusals.add(f"dag.{operation}", reason, bundle, about)
+        return lambda operation, reason: self._worker_context.refusals.add(f"dag.{operation}", reason, bundle, about)
 
     def _ask_elsewhere(self, question: Question, deadline: _Deadline | None = None) -> str:
         """The answer of a user's timetable, as JSON. Raises TimetableRaisedError, or ServerGone."""
         request = {"question": question.model_dump_json()}
         refused = self._refused_of(question.bundle, None)
         listener = ChildListener(
-            None, Masker(), key_values=self._workplace.key_values, owns=question.owns, refused=refused
+            None, Masker(), key_values=self._worker_context.key_values, owns=question.owns, refused=refused
         )
         checks = deadline or _Deadline()
         end = self._forks_of(question).call("timetable", request, listener=listener, checks=checks)
@@ -171,8 +171,8 @@ class TimetableActivities:
     def _forks_of(self, question: Question) -> Forks:
         """Where the class of a timetable can be imported: those written for Airflow, where Airflow is."""
         if not isinstance(question.timetable, Custom) or question.timetable.name != OWN:
-            return self._workplace.forks(getattr(question, "bundle", None))
-        if (forks := self._workplace.airflow_forks_of(question.bundle)) is None:
+            return self._worker_context.forks(getattr(question, "bundle", None))
+        if (forks := self._worker_context.airflow_forks_of(question.bundle)) is None:
             raise TimetableRaisedError(INSTALL)
         return forks
 

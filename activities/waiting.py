@@ -33,22 +33,22 @@ class Rendered(Model):
     values: tuple[Any, ...]
 
 
-def filled(workplace: WorkerContext, attempt: TaskAttempt, value: Any) -> Any:
+def filled(worker_context: WorkerContext, attempt: TaskAttempt, value: Any) -> Any:
     """*value* with results of other tasks and templates in it filled in. Fails the task where that cannot be done.
 
     It comes into history, so that there are no variables and connections in it. Templates are filled by a child.
     """
-    return rendered(workplace, attempt, value, for_history=True, watch=Unattended(RENDERING_TIMEOUT))
+    return rendered(worker_context, attempt, value, for_history=True, supervisor=Unattended(RENDERING_TIMEOUT))
 
 
 class WaitingActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.render", no_thread_cancel_exception=True)
     def render_attempt(self, attempt: TaskAttempt) -> Rendered:
         """The arguments of a task whose work somebody else does."""
-        found = filled(self._workplace, attempt, attempt.task.templated()[0])
+        found = filled(self._worker_context, attempt, attempt.task.templated()[0])
         return Rendered(values=(found,) if isinstance(found, str) else tuple(found))
 
     @activity.defn(name="tidemill.moment", no_thread_cancel_exception=True)
@@ -56,7 +56,7 @@ class WaitingActivities:
         """When a task that waits for a time is done."""
         task, run = attempt.task, attempt.run
         assert isinstance(task, TimeTask)  # noqa: S101
-        target = filled(self._workplace, attempt, task.written())["target_time"]
+        target = filled(self._worker_context, attempt, task.written())["target_time"]
         try:
             at = moment_after(task, run) if target is None else _at(target, task.timezone, since(run))
         except ValueError as error:

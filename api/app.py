@@ -105,24 +105,24 @@ class _Files(StaticFiles):
 
 
 @asynccontextmanager
-async def _as_long_as_it_serves(source: CachedClient, _: FastAPI) -> AsyncIterator[None]:
+async def _as_long_as_it_serves(client: CachedClient, _: FastAPI) -> AsyncIterator[None]:
     """Keeps runs that end, where there is an archive."""
-    beside = [asyncio.create_task(_listed(source))]
-    if source.keeps_all:
-        beside.append(asyncio.create_task(archive_for_ever(source)))
+    beside = [asyncio.create_task(_listed(client))]
+    if client.keeps_all:
+        beside.append(asyncio.create_task(archive_for_ever(client)))
     try:
         yield
     finally:
         for task in beside:
             task.cancel()
         await asyncio.wait(beside)
-        source.close()
+        client.close()
 
 
-async def _listed(source: CachedClient) -> None:
+async def _listed(client: CachedClient) -> None:
     """Lists all DAGs before somebody looks: with thousands of them that takes seconds."""
     with suppress(RPCError, TimeoutError, RuntimeError):  # whoever looks is told
-        await source.rows()
+        await client.rows()
 
 
 def _add_ui(app: FastAPI, settings: Settings) -> None:

@@ -18,8 +18,8 @@ MAX_LIMIT = 1000
 
 
 async def _source(request: Request) -> CachedClient:
-    source: CachedClient = request.app.state.source
-    return source
+    client: CachedClient = request.app.state.source
+    return client
 
 
 def only_looks(request: Request) -> None:
@@ -54,8 +54,8 @@ Source = Annotated[CachedClient, Depends(_source)]
 
 
 async def _values(request: Request) -> KeyValues:
-    source: CachedClient = request.app.state.source
-    return source.values
+    client: CachedClient = request.app.state.source
+    return client.values
 
 
 Values = Annotated[KeyValues, Depends(_values)]

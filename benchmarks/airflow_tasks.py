@@ -100,7 +100,7 @@ def _specs(place: WorkerContext, folder: Path) -> list[DagSpec]:
 
 async def _ours(address: str, folder: Path) -> Found:
     place = WorkerContext(home=folder / "home", airflow_python=str(PYTHON))
-    client = await Client.connect(address, plugins=[TidemillPlugin(workplace=place)])
+    client = await Client.connect(address, plugins=[TidemillPlugin(worker_context=place)])
     queue = f"bench-{uuid.uuid4().hex[:8]}"
     found: Found = {}
     async with Worker(client, task_queue=queue):

@@ -117,14 +117,14 @@ def _archived(dag_id: str) -> dict[str, str]:
     }
 
 
-async def _fill(source: CachedClient, archive: str, dag_id: str) -> None:
+async def _fill(client: CachedClient, archive: str, dag_id: str) -> None:
     """Puts copies of a run into the archive, an hour after each other, of a hundred DAGs in turn."""
-    run = await source.tidemill.runs.find(dag_id, "r1")
-    await source.ended.begin()
-    await source.details(dag_id, run)
-    known = await source.ended.find(dag_id, "r1")
+    run = await client.tidemill.runs.find(dag_id, "r1")
+    await client.ended.begin()
+    await client.details(dag_id, run)
+    known = await client.ended.find(dag_id, "r1")
     assert known is not None
-    kept = RunArchive(archive, source.tidemill.client)
+    kept = RunArchive(archive, client.tidemill.client)
     await kept.begin()
     now = datetime.now(UTC)
     for part in range(0, ARCHIVED, 1000):
@@ -144,7 +144,7 @@ async def _fill(source: CachedClient, archive: str, dag_id: str) -> None:
             )
         await asyncio.gather(*map(kept.keep, copies))
     kept.close()
-    source.ended.close()
+    client.ended.close()
 
 
 async def _viewers(url: str, dag_id: str) -> Figure:

@@ -268,7 +268,7 @@ async def spark(address: str) -> list[Figure]:
         cluster = running.enter_context(standalone_cluster(folder / "standalone", home / "cache"))
         connect, _ = running.enter_context(spark_connect(folder / "connect", home))
         place = WorkerContext(home=home, spark_connections={"connect": SparkOptions(master=connect)})
-        client = await Client.connect(address, plugins=[TidemillPlugin(workplace=place)])
+        client = await Client.connect(address, plugins=[TidemillPlugin(worker_context=place)])
         queue = f"bench-{uuid.uuid4().hex[:8]}"
         async with Worker(client, task_queue=queue):
             bench = SparkBench(Tidemill(client, queue), address, folder)

@@ -31,11 +31,11 @@ def start(home: Path, spark: dict[str, Any], **fields: Any) -> SparkStart:
     }
     task = {"kind": "spark_submit", "task_id": "load", "application": "load.py", "application_args": ["{{ ds }}"]}
     attempt = TaskAttempt.model_validate({"run": run, "task": {**task, "spark": spark, **fields}, "try_number": 2})
-    workplace = WorkerContext(home=home, dags_folder=Path("/dags"))
+    worker_context = WorkerContext(home=home, dags_folder=Path("/dags"))
     try:
-        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, workplace, MODES))
+        return cast(SparkStart, ActivityEnvironment().run(SparkStart.of, attempt, worker_context, MODES))
     finally:
-        workplace.close()
+        worker_context.close()
 
 
 def conf_of(argv: list[str]) -> dict[str, str]:

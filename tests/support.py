@@ -234,9 +234,9 @@ class LentChildren(Children):
     def __init__(self, shared: Children) -> None:
         self._shared, self._over = shared, threading.Event()
 
-    def of(self, user: RunAs | None, airflow_python: str | None = None) -> Forks:
+    def of(self, run_as: RunAs | None, airflow_python: str | None = None) -> Forks:
         """The one for code of *user*."""
-        return cast(Forks, Lent(self._shared.of(user, airflow_python), self._over))
+        return cast(Forks, Lent(self._shared.of(run_as, airflow_python), self._over))
 
     def close(self) -> None:
         """Ends what this worker has begun."""
@@ -274,7 +274,9 @@ async def stack(
 ) -> AsyncIterator[Stack]:
     task_queue = f"test-{uuid.uuid4().hex[:8]}"
     place = place or sharing(WorkerContext(home=home, environment=("TEST_*", "MODES_*")))
-    client = await Client.connect(address, plugins=[TidemillPlugin(home, workplace=place, parallelism=parallelism)])
+    client = await Client.connect(
+        address, plugins=[TidemillPlugin(home, worker_context=place, parallelism=parallelism)]
+    )
     async with patient(Worker(client, task_queue=task_queue, max_cached_workflows=cached, **worker_options)):
         made = Stack(Tidemill(client, task_queue), address, home, task_queue)
         try:

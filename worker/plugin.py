@@ -100,12 +100,12 @@ class TidemillPlugin(SimplePlugin):
         self,
         home: Path | str = ".tidemill",
         *,
-        workplace: WorkerContext | None = None,
+        worker_context: WorkerContext | None = None,
         pins_runs: bool = False,
         parallelism: int | None = None,
         lost_after: timedelta | None = None,
     ) -> None:
-        place = workplace or WorkerContext(home=Path(home).resolve())
+        place = worker_context or WorkerContext(home=Path(home).resolve())
 
         self._spark_activities = SparkActivities(place)
         self._watch_activities = WatchActivities(place)

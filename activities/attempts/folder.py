@@ -40,12 +40,12 @@ class AttemptFolder:
     """Who the task's processes run as; None: the worker's own user."""
 
     @classmethod
-    def of(cls, home: Path, attempt: TaskAttempt, part: str = "", user: RunAs | None = None) -> "AttemptFolder":
+    def of(cls, home: Path, attempt: TaskAttempt, part: str = "", run_as: RunAs | None = None) -> "AttemptFolder":
         """The folder of *attempt*; *part* names a part of its work that has results of its own."""
         # A run that is run again has its old run_id and tries, but no claim on what the old ones left.
         poke = f"poke={attempt.poke}" if attempt.poke > 1 else ""
         path = home / "attempts" / attempt.path / attempt.execution / poke / part
-        return cls(path, home / "logs" / f"{attempt.path}.log", user)
+        return cls(path, home / "logs" / f"{attempt.path}.log", run_as)
 
     @property
     def work(self) -> Path:

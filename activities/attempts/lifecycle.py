@@ -65,13 +65,13 @@ class ChildResult:
     tail: tuple[str, ...]
 
 
-def whole(ended: ChildResult) -> ChildResult:
+def whole(result: ChildResult) -> ChildResult:
     """All that is known of a child, for who reads it later."""
-    return ended
+    return result
 
 
-def _as_answered(_: TaskAttempt, ended: ChildResult) -> Outcome:
-    return outcome_of(ended.answer)
+def _as_answered(_: TaskAttempt, result: ChildResult) -> Outcome:
+    return outcome_of(result.answer)
 
 
 def _any_room(_: WorkerContext, __: TaskAttempt, ___: AttemptSupervisor) -> AbstractContextManager[None]:
@@ -94,65 +94,81 @@ class WorkKind:
     """What it waits for and holds as long as it works, of what the tasks of a worker share."""
 
 
-def execute_attempt(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind) -> Outcome:
+def execute_attempt(worker_context: WorkerContext, attempt: TaskAttempt, kind: WorkKind) -> Outcome:
     """One start of a try of a task, from its beginning to its outcome. Raises the task's failure."""
     tracing.describe(attempt)
-    watch = workplace_watch(workplace, attempt.timeout + kind.grace if attempt.timeout is not None else None)
-    noted = workplace.under_way.noted(activity.info().task_token, workplace.attempt_folder(attempt))
-    kept = workplace.results.keeping_pushed(attempt)
+    supervisor = attempt_supervisor(
+        worker_context, attempt.timeout + kind.grace if attempt.timeout is not None else None
+    )
+    noted = worker_context.under_way.noted(activity.info().task_token, worker_context.attempt_folder(attempt))
+    kept = worker_context.results.keeping_pushed(attempt)
     with stopping_cleanly(), metrics.running(kind.work), noted, kept:
-        outcome = _outcome(workplace, attempt, kind, watch)
+        outcome = _outcome(worker_context, attempt, kind, supervisor)
         if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
             problem = attempt.owns.first_problem(("asset", event.asset.name) for event in outcome.asset_events)
             if problem is not None:
-                workplace.refused_of(attempt)("emit", problem)
-        return _kept(workplace, attempt, outcome)
+                worker_context.refused_of(attempt)("emit", problem)
+        return _kept(worker_context, attempt, outcome)
 
 
-def _kept(workplace: WorkerContext, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
+def _kept(worker_context: WorkerContext, attempt: TaskAttempt, outcome: Outcome) -> Outcome:
     """*outcome* with its large values in the store. Where that cannot be, it is tried again, and not the work.
 
     Raises OSError when it could not be for an hour.
     """
-    watch = workplace_watch(workplace, None)  # the work has ended within its own time
-    message = f"the result of {attempt.name} cannot be kept at {workplace.results.url}"
-    kept = until_stored(lambda: workplace.results.put(attempt, outcome), message, watch)
+    supervisor = attempt_supervisor(worker_context, None)  # the work has ended within its own time
+    message = f"the result of {attempt.name} cannot be kept at {worker_context.results.url}"
+    kept = until_stored(lambda: worker_context.results.put(attempt, outcome), message, supervisor)
     check_size(kept)
     return kept
 
 
-def made_folder(workplace: WorkerContext, attempt: TaskAttempt) -> AttemptFolder:
+def made_folder(worker_context: WorkerContext, attempt: TaskAttempt) -> AttemptFolder:
     """The folder of *attempt*, made. Raises OSError when it could not be for an hour."""
-    folder = workplace.attempt_folder(attempt)
-    return until_stored(folder.make, f"no folder for {attempt.name} can be made", workplace_watch(workplace, None))
+    folder = worker_context.attempt_folder(attempt)
+    return until_stored(
+        folder.make, f"no folder for {attempt.name} can be made", attempt_supervisor(worker_context, None)
+    )
 
 
-def _outcome(workplace: WorkerContext, attempt: TaskAttempt, kind: WorkKind, watch: AttemptSupervisor) -> Outcome:
-    folder = made_folder(workplace, attempt)
-    workplace.leftovers.forget_poke_before(attempt)
+def _outcome(
+    worker_context: WorkerContext, attempt: TaskAttempt, kind: WorkKind, supervisor: AttemptSupervisor
+) -> Outcome:
+    folder = made_folder(worker_context, attempt)
+    worker_context.leftovers.forget_poke_before(attempt)
     earlier = _earlier(folder, attempt, kind)
     if earlier is None:
         folder.end_earlier_start()
-        earlier = _now(workplace, attempt, folder, kind, watch)
+        earlier = _now(worker_context, attempt, folder, kind, supervisor)
         if not (folder.path / RESULT).exists():
             try:
                 folder.write(RESULT, as_left(Performed(outcome=earlier)))
             except OSError as error:  # it matters only where what follows, the report, is lost
                 log.warning("no note of the outcome of %s can be kept: %s", attempt.name, error)
     if earlier.state not in WAITS:  # else it goes on in the same place
-        workplace.leftovers.add(AttemptFolder.of(workplace.home, attempt.model_copy(update={"poke": 1})).path)
+        worker_context.leftovers.add(AttemptFolder.of(worker_context.home, attempt.model_copy(update={"poke": 1})).path)
     return earlier
 
 
 def _now(
-    workplace: WorkerContext, attempt: TaskAttempt, folder: AttemptFolder, kind: WorkKind, watch: AttemptSupervisor
+    worker_context: WorkerContext,
+    attempt: TaskAttempt,
+    folder: AttemptFolder,
+    kind: WorkKind,
+    supervisor: AttemptSupervisor,
 ) -> Outcome:
     """Has the work done."""
-    filled = workplace.results.fill(attempt)
+    filled = worker_context.results.fill(attempt)
     try:
-        with kind.room(workplace, attempt, watch):
+        with kind.room(worker_context, attempt, supervisor):
             outcome: Outcome = run_in_child(
-                workplace, filled, folder, kind.work, watch, partial(kind.outcome, attempt), calls_code=kind.calls_code
+                worker_context,
+                filled,
+                folder,
+                kind.work,
+                supervisor,
+                partial(kind.outcome, attempt),
+                calls_code=kind.calls_code,
             )
             return outcome
     except ApplicationError as error:
@@ -172,11 +188,11 @@ def _earlier(folder: AttemptFolder, attempt: TaskAttempt, kind: WorkKind) -> Out
 
 
 def run_in_child(
-    workplace: WorkerContext,
+    worker_context: WorkerContext,
     attempt: TaskAttempt,
     folder: AttemptFolder,
     work: str,
-    watch: AttemptSupervisor,
+    supervisor: AttemptSupervisor,
     read: Callable[[ChildResult], T],
     *,
     calls_code: bool = False,
@@ -187,37 +203,37 @@ def run_in_child(
 
     The last line of the log says how it has ended. Raises the task's failure, also if there is no answer.
     """
-    code = workplace.code_of(attempt) if calls_code or attempt.templates_need_code else None
+    code = worker_context.code_of(attempt) if calls_code or attempt.templates_need_code else None
     request = {
-        **_template_folders(workplace, attempt, attempt.task.templated()),
-        "log_url": workplace.log_url_of(attempt),
+        **_template_folders(worker_context, attempt, attempt.task.templated()),
+        "log_url": worker_context.log_url_of(attempt),
         "attempt": attempt.model_dump(mode="json"),
         "folder": str(folder.make().work),
-        "directory": str(workplace.directory(attempt)),
+        "directory": str(worker_context.directory(attempt)),
         "variables": attempt_variables(attempt),
-        "grace": workplace.grace.total_seconds(),
+        "grace": worker_context.grace.total_seconds(),
         **more,
     }
-    watch.keep(folder.path, folder.log)
+    supervisor.keep(folder.path, folder.log)
     masker = new_masker()
-    with workplace.log_at(folder.log, masker) as log:
+    with worker_context.log_at(folder.log, masker) as log:
         if log.is_new:
             log.note(f"{attempt.task.airflow_name} {attempt.task.task_id}, try {attempt.try_number}")
         end = _followed(
-            workplace,
+            worker_context,
             work,
             request,
             ChildListener(
                 log,
                 masker,
-                workplace.facts,
-                workplace.key_values,
+                worker_context.facts,
+                worker_context.key_values,
                 task_path(attempt.run.dag_id, attempt.run.run_id, attempt.task.task_id, attempt.map_index),
                 attempt.owns,
-                workplace.refused_of(attempt),
+                worker_context.refused_of(attempt),
                 lambda fields, masker: keep_beside(folder.log, RENDERED, fields, masker),
             ),
-            watch,
+            supervisor,
             code,
             attempt.source if code is not None else None,
             connect=connect,
@@ -252,11 +268,11 @@ def _telling_the_end(log: AttemptLog) -> Iterator[Callable[[Any], None]]:
 
 
 def _followed(
-    workplace: WorkerContext,
+    worker_context: WorkerContext,
     work: str,
     request: dict[str, Any],
-    conversation: "ChildListener",
-    watch: AttemptSupervisor,
+    listener: "ChildListener",
+    supervisor: AttemptSupervisor,
     code: CodePlace | None,
     source: DagSource | None,
     *,
@@ -264,18 +280,18 @@ def _followed(
     began: Callable[[str, int], None] | None = None,
 ) -> CallEnd:
     try:
-        return workplace.forks_of(source).call(
+        return worker_context.forks_of(source).call(
             work,
             request,
-            listener=conversation,
-            checks=watch,
+            listener=listener,
+            checks=supervisor,
             code=code,
-            grace=workplace.grace.total_seconds(),
+            grace=worker_context.grace.total_seconds(),
             connect=connect,
             began=began,
         )
     except ImportFailed as error:
-        raise task_failure(failure_of_child(error.args[0], conversation.masker)) from None
+        raise task_failure(failure_of_child(error.args[0], listener.masker)) from None
     except ServerGone:
         raise infrastructure_error("the process above the task's ended while the task ran") from None
 
@@ -287,7 +303,7 @@ class ChildListener:
         self,
         log: AttemptLog | None,
         masker: Masker,
-        facts: LookupProxy | None = None,
+        lookup: LookupProxy | None = None,
         key_values: KeyValues | None = None,
         task: str | None = None,
         owns: OwnedNames | None = None,
@@ -296,7 +312,7 @@ class ChildListener:
     ) -> None:
         self._log = log
         self._task = task
-        self._facts = facts or LookupProxy()
+        self._facts = lookup or LookupProxy()
         self._key_values = key_values
         self._owns = owns or OwnedNames()
         self._refused = refused
@@ -390,19 +406,24 @@ class ChildListener:
         return {"hidden_by": place} if place not in (None, STORED) else {}
 
 
-def workplace_watch(workplace: WorkerContext, timeout: timedelta | None, **more: Any) -> AttemptSupervisor:
+def attempt_supervisor(worker_context: WorkerContext, timeout: timedelta | None, **more: Any) -> AttemptSupervisor:
     """A watch over an attempt that may go on while its worker drains."""
-    return AttemptSupervisor(timeout, drain=workplace.drain, **more)
+    return AttemptSupervisor(timeout, drain=worker_context.drain, **more)
 
 
 def rendered(
-    workplace: WorkerContext, attempt: TaskAttempt, values: Any, *, for_history: bool, watch: AttemptSupervisor
+    worker_context: WorkerContext,
+    attempt: TaskAttempt,
+    values: Any,
+    *,
+    for_history: bool,
+    supervisor: AttemptSupervisor,
 ) -> Any:
     """*values* with results and templates filled in, by a child. Fails the task where that cannot be done.
 
     What is *for_history* may hold no variables and connections.
     """
-    folders = _template_folders(workplace, attempt, values)
+    folders = _template_folders(worker_context, attempt, values)
     if not folders and not any("{" in text for text in texts(values)):
         try:
             return resolve(values, attempt.xcom)
@@ -412,29 +433,29 @@ def rendered(
         "attempt": attempt.model_dump(mode="json"),
         "values": values,
         "for_history": for_history,
-        "log_url": workplace.log_url_of(attempt),
+        "log_url": worker_context.log_url_of(attempt),
         **folders,
     }
-    code = workplace.code_of(attempt) if attempt.templates_need_code else None
-    conversation = ChildListener(
-        None, new_masker(), workplace.facts, owns=attempt.owns, refused=workplace.refused_of(attempt)
+    code = worker_context.code_of(attempt) if attempt.templates_need_code else None
+    listener = ChildListener(
+        None, new_masker(), worker_context.facts, owns=attempt.owns, refused=worker_context.refused_of(attempt)
     )
     source = attempt.source if code is not None else None
-    end = _followed(workplace, "render", request, conversation, watch, code, source, connect=False)
+    end = _followed(worker_context, "render", request, listener, supervisor, code, source, connect=False)
     match end.answer:
         case Filled(values=found):
             return found
         case Failed(failure=failure):
-            raise task_failure(failure_of_child(failure, conversation.masker))
+            raise task_failure(failure_of_child(failure, listener.masker))
         case _:
             raise task_failure(unanswered(end.code, memory=end.memory))
 
 
-def _template_folders(workplace: WorkerContext, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:
+def _template_folders(worker_context: WorkerContext, attempt: TaskAttempt, values: Any) -> dict[str, list[str]]:
     """Where template files are, for a child that will need one: one that is named, or that a template includes."""
     ends = attempt.task.template_ext
     if any(INCLUDES.search(text) or (ends and text.endswith(ends)) for text in texts(values)):
-        return {"template_folders": [str(folder) for folder in workplace.template_folders(attempt)]}
+        return {"template_folders": [str(folder) for folder in worker_context.template_folders(attempt)]}
     return {}
 
 

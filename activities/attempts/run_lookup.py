@@ -91,12 +91,12 @@ class RunLookup:
     client: Client
     loop: asyncio.AbstractEventLoop
     results: XComStore
-    marks: KeyValues
+    key_values: KeyValues
     _under_way: dict[str, Future[Any]] = field(default_factory=dict)
     """Questions whose answer takes longer than somebody waits for at a time."""
 
     @cached_property
-    def _asking(self) -> WorkflowCaller:
+    def _caller(self) -> WorkflowCaller:
         return WorkflowCaller(self.client, PATIENCE)
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class RunLookup:
 
     def trigger(self, attempt: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
         """Starts a run, once for each try, however often this is asked for."""
-        starts, of = RunStarts(self._asking, self.marks), TaskAttempt.model_validate(attempt)
+        starts, of = RunStarts(self._caller, self.key_values), TaskAttempt.model_validate(attempt)
         try:
             return self._answer_in_time(
                 f"{of.uuid} {wanted['dag_id']} {wanted['run_id']}", lambda: starts.start(of, wanted)
@@ -153,7 +153,7 @@ class RunLookup:
         return await answers[question.about](question)
 
     async def _dag(self, question: Question) -> dict[str, Any]:
-        handle = DagHandle(self._asking, question.dag_id)
+        handle = DagHandle(self._caller, question.dag_id)
         return of_dag(*await asyncio.gather(handle.spec(), handle.view()))
 
     async def _runs(self, question: Question) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ class RunLookup:
     async def _identity(self, run: RunView) -> RunIdentity | None:
         """What the run was made as; None where it has not begun, or Temporal has forgotten it."""
         try:
-            return await self._asking.query(run.workflow_id, RunInterface.identity())
+            return await self._caller.query(run.workflow_id, RunInterface.identity())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -183,7 +183,7 @@ class RunLookup:
     async def _states(self, question: Question) -> dict[str, Any]:
         """The task instances by their keys; those of a run that has not begun have no state, as in Airflow."""
         if question.of_workflow:
-            return states_of((await self._asking.query(question.of_workflow, RunInterface.describe())).tasks)
+            return states_of((await self._caller.query(question.of_workflow, RunInterface.describe())).tasks)
         found: dict[str, Any] = {}
         for view in await self._views(question):
             found |= await self._states_in(question.dag_id, view)
@@ -191,13 +191,13 @@ class RunLookup:
 
     async def _states_in(self, dag_id: str, run: RunView) -> dict[str, Any]:
         try:
-            return states_of((await self._asking.query(run.workflow_id, RunInterface.describe())).tasks)
+            return states_of((await self._caller.query(run.workflow_id, RunInterface.describe())).tasks)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND or run.state is RunState.FAILED:
                 raise
         # It is queued; or Temporal has forgotten it, and its tasks were what the DAG remembers of it.
         state = TaskState.SUCCESS if run.state is RunState.SUCCESS else TaskState.NONE
-        tasks = (await DagHandle(self._asking, dag_id).spec()).tasks
+        tasks = (await DagHandle(self._caller, dag_id).spec()).tasks
         return states_of([TaskInstance(task_id=task.task_id, state=state) for task in tasks])
 
     async def _xcom(self, question: Question) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class RunLookup:
 
     async def _xcom_in(self, workflow_id: str, wanted: XComQuestion) -> dict[str, Any]:
         try:
-            return await self._asking.query(workflow_id, RunInterface.xcom(wanted))
+            return await self._caller.query(workflow_id, RunInterface.xcom(wanted))
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -236,7 +236,7 @@ class RunLookup:
     async def _asset(self, question: Question) -> dict[str, Any]:
         """An asset by the id of its workflow; nothing where there is none."""
         try:
-            found = await self._asking.query(question.key, AssetInterface.describe())
+            found = await self._caller.query(question.key, AssetInterface.describe())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -245,13 +245,13 @@ class RunLookup:
 
     async def _consumed(self, question: Question) -> list[dict[str, Any]]:
         """The events that a run was made for."""
-        identity = await self._asking.query(question.key, RunInterface.identity())
+        identity = await self._caller.query(question.key, RunInterface.identity())
         return [event.model_dump(mode="json") for event in identity.asset_events]
 
     async def _events(self, question: Question) -> list[dict[str, Any]]:
         """The last events of an asset; none where there is no such asset."""
         try:
-            found = await self._asking.query(question.key, AssetInterface.events())
+            found = await self._caller.query(question.key, AssetInterface.events())
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -261,7 +261,7 @@ class RunLookup:
     async def _views(self, question: Question) -> Sequence[RunView]:
         """The runs of a DAG; none of one that is not registered, as for a sensor that waits for it."""
         try:
-            views = await DagHandle(self._asking, question.dag_id).runs()
+            views = await DagHandle(self._caller, question.dag_id).runs()
         except DagNotFoundError:
             return []
         return [view for view in views if question.run_id in (None, view.run_id)]

@@ -20,15 +20,15 @@ TRIGGERS, CLEARS = "triggers", "clears"
 
 @dataclass(frozen=True)
 class RunStarts:
-    """Starts runs with the worker's client. *marks* knows which of them a try has begun to start."""
+    """Starts runs with the worker's client. *key_values* knows which of them a try has begun to start."""
 
-    asking: WorkflowCaller
-    marks: KeyValues
+    caller: WorkflowCaller
+    key_values: KeyValues
 
     async def start(self, attempt: TaskAttempt, wanted: dict[str, Any]) -> dict[str, Any]:
         """Starts the run, or clears one that is there if that is wanted: `exists`, an `error`, or nothing."""
         try:
-            return await self._start(attempt, wanted, DagHandle(self.asking, wanted["dag_id"]))
+            return await self._start(attempt, wanted, DagHandle(self.caller, wanted["dag_id"]))
         except InvalidInputError as error:
             return {"error": str(error)}
 
@@ -36,12 +36,12 @@ class RunStarts:
         run_id, scope = wanted["run_id"], f"{attempt.path}/{attempt.uuid}"
         date = to_utc(datetime.fromisoformat(wanted["logical_date"])) if wanted.get("logical_date") else None
         held = await dag.run(run_id, date)
-        begun = (await asyncio.to_thread(self.marks.get, scope, run_id)).get("value")
+        begun = (await asyncio.to_thread(self.key_values.get, scope, run_id)).get("value")
         if held is not None and begun == TRIGGERS:
             return {}
         if held is not None and not wanted.get("reset_dag_run"):
             return {"exists": True}
-        await asyncio.to_thread(self.marks.put, scope, run_id, TRIGGERS if held is None else CLEARS)
+        await asyncio.to_thread(self.key_values.put, scope, run_id, TRIGGERS if held is None else CLEARS)
         if held is not None:  # asked again, it is not done again
             await dag.clear(held, f"reset/{attempt.uuid}/{run_id}")
         else:

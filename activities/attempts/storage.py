@@ -21,11 +21,11 @@ CHECKS_EVERY = 0.2
 LONGEST_PAUSE = 30.0
 
 
-def until_stored(store: Callable[[], T], message: str, watch: AttemptSupervisor) -> T:
+def until_stored(store: Callable[[], T], message: str, supervisor: AttemptSupervisor) -> T:
     """Returns what *store* returns, tried again while it raises OSError. *message* says what cannot be done meanwhile.
 
-    Raises an OSError that no waiting changes, the last one after TIMEOUT seconds, and what *watch* raises where the
-    attempt has to stop.
+    Raises an OSError that no waiting changes, the last one after TIMEOUT seconds, and what *supervisor* raises,
+    so that the attempt stops.
     """
     began, pause = time.monotonic(), 1.0
     while True:
@@ -38,6 +38,6 @@ def until_stored(store: Callable[[], T], message: str, watch: AttemptSupervisor)
             log.warning("%s. It is tried again in %g s", problem, pause)
             until = time.monotonic() + pause
             while time.monotonic() < until:
-                watch.check({"waiting": problem})
+                supervisor.check({"waiting": problem})
                 time.sleep(CHECKS_EVERY)
             pause = min(2 * pause, LONGEST_PAUSE)

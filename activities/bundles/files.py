@@ -45,8 +45,8 @@ class KeptFiles:
 class FileActivities:
     """What a worker does for bundles, on a task queue of their own."""
 
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.list_files", no_thread_cancel_exception=True)
     def list_files(self, question: ListQuestion) -> Listing:
@@ -56,8 +56,8 @@ class FileActivities:
 
     def _list(self, question: ListQuestion) -> Listing:
         settings = question.settings
-        user = self._workplace.user_of(settings.name)
-        source = source_for(settings, self._workplace.home, user)
+        user = self._worker_context.user_of(settings.name)
+        source = source_for(settings, self._worker_context.home, user)
         try:
             revision = source.newest()
             root = source.root(revision)
@@ -66,13 +66,13 @@ class FileActivities:
         answer = _listed(
             {
                 "root": str(root),
-                "home": os.path.realpath(self._workplace.home),
+                "home": os.path.realpath(self._worker_context.home),
                 "is_live": settings.kind == "folder",
                 "syntax": settings.dag_ignore_file_syntax,
                 "safe_mode": settings.dag_discovery_safe_mode,
                 "extras": question.extras,
                 "user": [user.uid, user.gid] if user is not None else None,
-                "cache": str(self._workplace.home / "cache" / "bundles" / f"{settings.name}.json"),
+                "cache": str(self._worker_context.home / "cache" / "bundles" / f"{settings.name}.json"),
             }
         )
         if "problem" in answer:
@@ -95,8 +95,8 @@ class FileActivities:
 
     def _parse(self, question: ParseQuestion) -> ParseResult:
         settings = question.settings
-        user = self._workplace.user_of(settings.name)
-        source = source_for(settings, self._workplace.home, user)
+        user = self._worker_context.user_of(settings.name)
+        source = source_for(settings, self._worker_context.home, user)
         root = source.root(question.revision)
         started, start = time.time(), time.monotonic()
         with acting_as(user):
@@ -105,7 +105,7 @@ class FileActivities:
 
         def refused(operation: str, reason: str) -> None:
             about = {"file": f"{settings.name}/{question.path}"}
-            self._workplace.refusals.add(f"file.{operation}", reason, settings.name, about)
+            self._worker_context.refusals.add(f"file.{operation}", reason, settings.name, about)
 
         file = FileToParse(
             root=root,
@@ -113,13 +113,13 @@ class FileActivities:
             lasting=source.lasting(question.path),
             timeout=settings.dag_file_processor_timeout,
             memory_mb=settings.dag_file_memory_mb,
-            paused_at_creation=self._workplace.dags_are_paused_at_creation,
-            key_values=self._workplace.key_values,
+            paused_at_creation=self._worker_context.dags_are_paused_at_creation,
+            key_values=self._worker_context.key_values,
             owns=settings.owns,
             refused=refused,
         )
-        airflow = self._workplace.airflow_forks_of(settings.name)
-        forks = self._workplace.forks(settings.name)
+        airflow = self._worker_context.airflow_forks_of(settings.name)
+        forks = self._worker_context.forks(settings.name)
         answer = parsed(forks, airflow, file, AttemptSupervisor(file.timeout, too_long=TimeoutError))
         seconds = time.monotonic() - start
         with acting_as(user):
@@ -158,14 +158,14 @@ class FileActivities:
         )
 
     def _tree(self, root: Path, settings: BundleSettings) -> Tree:
-        home, is_live = os.path.realpath(self._workplace.home), settings.kind == "folder"
+        home, is_live = os.path.realpath(self._worker_context.home), settings.kind == "folder"
         return Tree(root, syntax=settings.dag_ignore_file_syntax, home=home, is_live=is_live)
 
     def _keep(
         self, question: ParseQuestion, root: Path, files: "KeptFiles", specs: list[DagSpec], *, is_live: bool
     ) -> tuple[ParsedDag, ...]:
-        settings, snapshots = question.settings, self._workplace.snapshots
-        user = self._workplace.user_of(settings.name)
+        settings, snapshots = question.settings, self._worker_context.snapshots
+        user = self._worker_context.user_of(settings.name)
         snapshot = snapshots.keep(root, files.names, user, links=files.links) if specs else None
         kept = []
         for spec in specs:

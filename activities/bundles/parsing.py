@@ -46,22 +46,22 @@ class FileToParse:
     """Keeps what the file is refused: an operation, and why."""
 
 
-def parsed(forks: Forks, airflow: Forks | None, file: FileToParse, watch: AttemptSupervisor) -> FileParsed:
+def parsed(forks: Forks, airflow_forks: Forks | None, file: FileToParse, supervisor: AttemptSupervisor) -> FileParsed:
     """The file's DAGs as JSON or its error, and which files below the root it read, as far as that is known.
 
     A file that imports Airflow is read below *airflow*, if there is one.
 
-    *watch* raises TimeoutError when the file has had its time. Raises what makes Temporal ask again
+    *supervisor* raises TimeoutError when the file has had its time. Raises what makes Temporal ask again
     if the trouble is not the file's.
     """
     if not file.root.is_dir():
         raise infrastructure_error(f"{file.root} is not there on this worker")
-    answer = _parsed(forks, file, watch, airflow_is_offered=airflow is not None)
-    if airflow is not None:
+    answer = _parsed(forks, file, supervisor, airflow_is_offered=airflow_forks is not None)
+    if airflow_forks is not None:
         if answer.needs_airflow:
-            answer = _parsed(airflow, file, watch)
+            answer = _parsed(airflow_forks, file, supervisor)
         elif answer.lacks_a_module:  # there may be other packages where Airflow is
-            there = _parsed(airflow, file, watch)
+            there = _parsed(airflow_forks, file, supervisor)
             answer = there if there.error is None or speaks_of_airflow(file) else answer
     return advised(answer)
 
@@ -85,20 +85,20 @@ def advised(answer: FileParsed) -> FileParsed:
 
 
 def _parsed(
-    forks: Forks, file: FileToParse, watch: AttemptSupervisor, *, airflow_is_offered: bool = False
+    forks: Forks, file: FileToParse, supervisor: AttemptSupervisor, *, airflow_is_offered: bool = False
 ) -> FileParsed:
     file = replace(file, airflow_is_offered=airflow_is_offered)
     try:
-        return _ask(forks, file, watch, "files")
+        return _ask(forks, file, supervisor, "files")
     except ServerGone:
         pass  # perhaps another file has ended it, perhaps this one
     try:
-        return _ask(forks, file, watch, f"file {file.name}")
+        return _ask(forks, file, supervisor, f"file {file.name}")
     except ServerGone:
         return FileParsed(error="importing the file ends the process that imports it, and the one above that")
 
 
-def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: str) -> FileParsed:
+def _ask(forks: Forks, file: FileToParse, supervisor: AttemptSupervisor, separate: str) -> FileParsed:
     request: dict[str, Any] = {
         "root": str(file.root),
         "name": file.name,
@@ -109,11 +109,11 @@ def _ask(forks: Forks, file: FileToParse, watch: AttemptSupervisor, separate: st
     }
     listener = ChildListener(None, new_masker(), key_values=file.key_values, owns=file.owns, refused=file.refused)
     printed = LastWords(listener)
-    watch.restart()
+    supervisor.restart()
     try:
         with tempfile.TemporaryDirectory() as folder:
             request |= {"folder": folder}
-            end = forks.call("parse", request, listener=printed, checks=watch, separate=separate)
+            end = forks.call("parse", request, listener=printed, checks=supervisor, separate=separate)
     except ImportFailed as error:
         raise infrastructure_error(
             f"the process that parses DAG files did not start: {error.args[0].message}"

@@ -92,8 +92,8 @@ class TellQuestion(Model):
 
 
 class RegisterActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.register_dags")
     async def register_dags(self, question: RegisterQuestion) -> Registered:
@@ -109,7 +109,7 @@ class RegisterActivities:
                     if isinstance(made, Registration):
                         done.versions[dag.dag_id] = made.version
                 except FileNotFoundError:
-                    done.undone[dag.dag_id] = self._workplace.snapshots.missing(f"version {dag.version}")
+                    done.undone[dag.dag_id] = self._worker_context.snapshots.missing(f"version {dag.version}")
                 except TimeoutError:
                     done.undone[dag.dag_id] = f"its workflow has not answered within {ANSWER_TIMEOUT:g} s"
                 except LookupError as error:
@@ -127,10 +127,10 @@ class RegisterActivities:
 
     async def _register(self, dag: ParsedDag) -> Registration | str:
         """What registering the version came to, or why the DAG's workflow refuses it."""
-        text = await asyncio.to_thread(self._workplace.snapshots.get_text, spec_name(dag.dag_id, dag.version))
+        text = await asyncio.to_thread(self._worker_context.snapshots.get_text, spec_name(dag.dag_id, dag.version))
         spec, queue = read_dag(json.loads(text)), activity.info().task_queue.removesuffix(FILES_SUFFIX)
         snapshot = spec.source.snapshot if spec.source is not None else None
-        if snapshot is not None and not await asyncio.to_thread(self._workplace.snapshots.has, snapshot):
+        if snapshot is not None and not await asyncio.to_thread(self._worker_context.snapshots.has, snapshot):
             raise FileNotFoundError(snapshot)
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
@@ -153,7 +153,7 @@ class RegisterActivities:
     def _keep_refusal(self, dag_id: str, spec: DagSpec, reason: str) -> None:
         source = spec.source
         about = {"dag_id": dag_id, "file": source.path if source is not None else ""}
-        self._workplace.refusals.add("dag.register", reason, source.bundle if source is not None else None, about)
+        self._worker_context.refusals.add("dag.register", reason, source.bundle if source is not None else None, about)
 
     @activity.defn(name="tidemill.compare_dags")
     async def compare_dags(self, question: CompareQuestion) -> Compared:
@@ -166,7 +166,7 @@ class RegisterActivities:
         """By workflow id; None: its line cannot be read here, or is kept by no release as old as its own."""
         try:
             async with beating_meanwhile():
-                kept = await asyncio.to_thread(self._workplace.snapshots.dag_ids)
+                kept = await asyncio.to_thread(self._worker_context.snapshots.dag_ids)
                 async for listed in activity.client().list_workflows(RUNNING_DAGS):
                     found[listed.id] = await _row_of(listed)
         except RPCError as error:

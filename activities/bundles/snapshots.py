@@ -95,14 +95,14 @@ class Snapshots:
     url: str
     local_folder: Path
 
-    def keep(self, root: Path, names: Iterable[str], user: RunAs | None = None, links: Collection[str] = ()) -> str:
+    def keep(self, root: Path, names: Iterable[str], run_as: RunAs | None = None, links: Collection[str] = ()) -> str:
         """Keeps the files *names* below *root* that *user* can read, who the tasks run as; of *links* where they are.
 
         Returns the id of the snapshot, which their content determines.
         """
         files: dict[str, str] = {}
         for name in sorted({name for name in names if is_inside(name) and name not in links and name != LINKS}):
-            with acting_as(user):
+            with acting_as(run_as):
                 content = _content(root / name)
             if content is not None:
                 files[name] = self._put_blob(content)

@@ -58,10 +58,10 @@ class FolderSource:
 class GitSource:
     """A repository on this host, at a branch, tag or commit. Nothing is checked out in it, and no `git` is needed."""
 
-    def __init__(self, settings: BundleSettings, home: Path, user: RunAs | None = None) -> None:
+    def __init__(self, settings: BundleSettings, home: Path, run_as: RunAs | None = None) -> None:
         self._settings = settings
         self._home = home / "bundles" / settings.name
-        self._user = user
+        self._user = run_as
         """Who reads it: what a repository of theirs leads to is no further than they can go themselves."""
 
     def newest(self) -> str | None:
@@ -149,6 +149,6 @@ class GitSource:
         return InvalidInputError(f"repository {settings.path}, ref {settings.ref or 'HEAD'}: {what}")
 
 
-def source_for(settings: BundleSettings, home: Path, user: RunAs | None = None) -> BundleSource:
+def source_for(settings: BundleSettings, home: Path, run_as: RunAs | None = None) -> BundleSource:
     """Where the files of a bundle are; a repository is read as *user* would."""
-    return GitSource(settings, home, user) if settings.kind == "git" else FolderSource(settings)
+    return GitSource(settings, home, run_as) if settings.kind == "git" else FolderSource(settings)

@@ -27,15 +27,15 @@ class Children:
         self._forks: dict[tuple[RunAs | None, str | None], Forks] = {}
         self._lock = threading.Lock()
 
-    def of(self, user: RunAs | None, airflow_python: str | None = None) -> Forks:
+    def of(self, run_as: RunAs | None, airflow_python: str | None = None) -> Forks:
         """The one for code of *user*, of the interpreter *airflow_python* where the code needs Airflow."""
         with self._lock:
-            if (user, airflow_python) not in self._forks:
-                settings = replace(self._settings, run_as=user)
+            if (run_as, airflow_python) not in self._forks:
+                settings = replace(self._settings, run_as=run_as)
                 if airflow_python is not None:
                     settings = settings_with_airflow(settings, airflow_python, self._home)
-                self._forks[user, airflow_python] = Forks(settings)
-            return self._forks[user, airflow_python]
+                self._forks[run_as, airflow_python] = Forks(settings)
+            return self._forks[run_as, airflow_python]
 
     def close(self) -> None:
         """Ends every child."""

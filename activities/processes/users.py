@@ -30,18 +30,18 @@ class RunAs:
 
 
 @contextmanager
-def acting_as(user: RunAs | None) -> Iterator[None]:
+def acting_as(run_as: RunAs | None) -> Iterator[None]:
     """Has this thread reach files as *user* does, as long as the block; None: as it is.
 
     A name that somebody's code has chosen leads no further then than its owner could go, whatever is linked there.
     """
-    if user is None or os.geteuid() != 0:
+    if run_as is None or os.geteuid() != 0:
         yield
         return
     libc, groups = ctypes.CDLL(None), os.getgroups()
     _groups_of_thread([])
-    libc.setfsgid(user.gid)
-    libc.setfsuid(user.uid)
+    libc.setfsgid(run_as.gid)
+    libc.setfsuid(run_as.uid)
     try:
         yield
     finally:
@@ -63,24 +63,24 @@ def owner_of(path: Path) -> RunAs | None:
     return None if found.st_uid == os.geteuid() else RunAs(found.st_uid, found.st_gid)
 
 
-def make_folder(path: Path, user: RunAs | None = None) -> None:
+def make_folder(path: Path, run_as: RunAs | None = None) -> None:
     """Makes the folder *path* if it is not there; it is *user*'s then, else this process's own.
 
     Raises NotADirectoryError where there is something else, such as a link.
     """
-    mode = 0o755 if user is None else 0o700
+    mode = 0o755 if run_as is None else 0o700
     try:
         path.mkdir(mode=mode)
-        is_own = user is None
+        is_own = run_as is None
     except FileExistsError:
-        is_own = user is None and os.geteuid() != 0 and path.is_dir()
+        is_own = run_as is None and os.geteuid() != 0 and path.is_dir()
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(exist_ok=True, mode=mode)
         is_own = False
     if is_own:
         return
-    uid, gid = (user.uid, user.gid) if user is not None else (os.geteuid(), os.getegid())
+    uid, gid = (run_as.uid, run_as.gid) if run_as is not None else (os.geteuid(), os.getegid())
     opened = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(opened).st_uid != uid:
@@ -89,7 +89,7 @@ def make_folder(path: Path, user: RunAs | None = None) -> None:
         os.close(opened)
 
 
-def read_left(path: Path, user: RunAs | None) -> dict[str, Any] | None:
+def read_left(path: Path, run_as: RunAs | None) -> dict[str, Any] | None:
     """The JSON object in the file *path* that a child of *user* has left.
 
     None if there is none: no file, none of *user*'s, a link, one that is not whole, or too large.
@@ -100,7 +100,7 @@ def read_left(path: Path, user: RunAs | None) -> dict[str, Any] | None:
         return None
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(file.fileno())
-        foreign = user is not None and found.st_uid != user.uid
+        foreign = run_as is not None and found.st_uid != run_as.uid
         if foreign or not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
             return None
         try:

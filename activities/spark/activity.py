@@ -37,8 +37,8 @@ from .temporal_access import TemporalAccess
 class SparkActivities:
     """What a worker does for Spark tasks, on the task queue that they have to themselves."""
 
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
         self.temporal: TemporalAccess | None = None
         """Set by the worker that these belong to."""
 
@@ -51,10 +51,10 @@ class SparkActivities:
         driver, a session. No two starts of a try ever work side by side.
         """
         tracing.describe(attempt)
-        with stopping_cleanly(), self._noted(attempt), self._workplace.results.keeping_pushed(attempt):
-            if self._hands_over(attempt) and mode_of(attempt, self._workplace).is_below_worker:
+        with stopping_cleanly(), self._noted(attempt), self._worker_context.results.keeping_pushed(attempt):
+            if self._hands_over(attempt) and mode_of(attempt, self._worker_context).is_below_worker:
                 return Outcome(needs_driver=True)
-            filled = self._workplace.results.fill(attempt)
+            filled = self._worker_context.results.fill(attempt)
             if isinstance(filled.task, SparkSqlFunctionTask):
                 began = time.monotonic()
                 returned = self._ask_for_sql(filled)
@@ -65,49 +65,49 @@ class SparkActivities:
             keep_beside(work.folder.log, RENDERED, shown(work.filled), new_masker())
             outcome = self._run(work)
             if outcome.submission is None:
-                self._workplace.leftovers.add(work.folder.path)
-            return self._workplace.results.put(attempt, outcome)
+                self._worker_context.leftovers.add(work.folder.path)
+            return self._worker_context.results.put(attempt, outcome)
 
-    def _run(self, work: SparkStart) -> Outcome:
+    def _run(self, start: SparkStart) -> Outcome:
         try:
-            if work.mode.outlives_worker:
-                outcome = with_outlet_events(work.attempt, self._submit(work))
+            if start.mode.outlives_worker:
+                outcome = with_outlet_events(start.attempt, self._submit(start))
             else:
-                with tracing.spark_application(work.attempt.name, work.progress), keeping_figures(work):
-                    outcome = with_outlet_events(work.attempt, work.mode.run(work))
+                with tracing.spark_application(start.attempt.name, start.progress), keeping_figures(start):
+                    outcome = with_outlet_events(start.attempt, start.mode.run(start))
         except (Stopped, ApplicationError) as error:
             if _has_failed(error) or self._is_ended_for_good():
                 # This one may have a successor that it has not heard of: what that writes is its own.
-                self._remove_unpublished(work, until=work.number)
+                self._remove_unpublished(start, until=start.number)
             raise
         if outcome.state is not TaskState.SUCCESS:
-            self._remove_unpublished(work, until=work.number)
+            self._remove_unpublished(start, until=start.number)
         return outcome
 
     @activity.defn(name="tidemill.spark_watch", no_thread_cancel_exception=True)
     def watch(self, submitted: SubmittedAttempt) -> Outcome:
         """Follows an application on a cluster to its end. It never submits, so that any worker may take over."""
         tracing.describe(submitted.attempt)
-        kept = self._workplace.results.keeping_pushed(submitted.attempt)
+        kept = self._worker_context.results.keeping_pushed(submitted.attempt)
         with stopping_cleanly(), self._noted(submitted.attempt), kept:
-            work = self._start(self._workplace.results.fill(submitted.attempt))
+            work = self._start(self._worker_context.results.fill(submitted.attempt))
             with keeping_figures(work):  # also after what is left was ended
                 outcome = self._follow(work, submitted)
-            self._workplace.leftovers.add(work.folder.path)
+            self._worker_context.leftovers.add(work.folder.path)
             with_events = with_outlet_events(submitted.attempt, outcome)
-            return self._workplace.results.put(submitted.attempt, with_events)
+            return self._worker_context.results.put(submitted.attempt, with_events)
 
-    def _follow(self, work: SparkStart, submitted: SubmittedAttempt) -> Outcome:
+    def _follow(self, start: SparkStart, submitted: SubmittedAttempt) -> Outcome:
         assert submitted.submission is not None  # noqa: S101
         try:
-            with tracing.spark_application(submitted.attempt.name, work.progress):
-                outcome = cluster.follow(work, submitted.submission)
+            with tracing.spark_application(submitted.attempt.name, start.progress):
+                outcome = cluster.follow(start, submitted.submission)
         except Stopped:
             if activity.is_cancelled() and not self._run_goes_on():
-                cluster.end(work, submitted.submission.application_id, Closing())
+                cluster.end(start, submitted.submission.application_id, Closing())
             raise
         if outcome.state is not TaskState.SUCCESS:
-            self._remove_unpublished(work)
+            self._remove_unpublished(start)
         return outcome
 
     def _run_goes_on(self) -> bool:
@@ -128,17 +128,17 @@ class SparkActivities:
         with stopping_cleanly():
             if self._hands_over(question.attempt):
                 with _left_to_others():
-                    mode = mode_of(question.attempt, self._workplace)
+                    mode = mode_of(question.attempt, self._worker_context)
                 if mode.is_below_worker or mode.outlives_worker:
                     return Outcome(needs_driver=True)
-            work = self._start(self._workplace.results.fill(question.attempt))
+            work = self._start(self._worker_context.results.fill(question.attempt))
             publication = TablePublication.of_branch(work, question, MODES)
-            with self._workplace.under_way.noted(activity.info().task_token, publication.folder):
+            with self._worker_context.under_way.noted(activity.info().task_token, publication.folder):
                 publication.folder.end_earlier_start()
                 publication.folder.forget()  # it is the table that says whether it has been published
                 publication.mode.run(publication)
             for ended in (work, publication):
-                self._workplace.leftovers.add(ended.folder.path)
+                self._worker_context.leftovers.add(ended.folder.path)
         return Outcome()
 
     @activity.defn(name="tidemill.spark_end", no_thread_cancel_exception=True)
@@ -159,21 +159,23 @@ class SparkActivities:
 
     def _noted(self, attempt: TaskAttempt) -> AbstractContextManager[None]:
         """For when this worker dies under it."""
-        return self._workplace.under_way.noted(activity.info().task_token, self._workplace.attempt_folder(attempt))
+        return self._worker_context.under_way.noted(
+            activity.info().task_token, self._worker_context.attempt_folder(attempt)
+        )
 
     def _start(self, attempt: TaskAttempt, *, untried: bool = False) -> SparkStart:
         """What this worker makes of the attempt. Where it may run already, that we cannot run it fails no task."""
         with nullcontext() if untried else _left_to_others():
-            return SparkStart.of(attempt, self._workplace, MODES, activity.info().attempt)
+            return SparkStart.of(attempt, self._worker_context, MODES, activity.info().attempt)
 
-    def _submit(self, work: SparkStart) -> Outcome:
+    def _submit(self, start: SparkStart) -> Outcome:
         try:
-            return work.mode.run(work)
+            return start.mode.run(start)
         except (Stopped, ApplicationError) as error:
             # Whoever goes on with a sound attempt has to find it as it is; else nothing of it may be left.
             if _has_failed(error) or self._is_ended_for_good():
                 try:
-                    cluster.end(work, None, Closing())
+                    cluster.end(start, None, Closing())
                 except OSError as trouble:
                     raise ApplicationError(f"{error}; nor could it be ended: {trouble}", non_retryable=True) from None
             raise
@@ -185,25 +187,25 @@ class SparkActivities:
         details = activity.cancellation_details()
         return (details is not None and details.cancel_requested) or not self._run_goes_on()
 
-    def _remove_unpublished(self, work: SparkStart, *, until: int | None = None) -> None:
+    def _remove_unpublished(self, start: SparkStart, *, until: int | None = None) -> None:
         """Remove the output of a try that has ended without anything to publish; with *until* none of later starts.
 
         Where the run's execution is closed, as after a reset, another may have the same try under way.
         """
         try:
-            staged = work.staged
+            staged = start.staged
             if staged is None or not self._run_goes_on():
                 return
         except (ApplicationError, TimeoutError):  # it was refused and never written; or Temporal cannot be asked
             return
-        remove_unpublished(self._workplace, staged, until=until)
+        remove_unpublished(self._worker_context, staged, until=until)
 
     def _ask_for_sql(self, attempt: TaskAttempt) -> Outcome:
         """What the task's function returns."""
-        folder = self._workplace.attempt_folder(attempt, part="function")
+        folder = self._worker_context.attempt_folder(attempt, part="function")
         if (earlier := folder.ending(RESULT)) is None:
-            watch = AttemptSupervisor(attempt.timeout, drain=self._workplace.drain)
-            ended = run_in_child(self._workplace, attempt, folder, "function", watch, whole, calls_code=True)
+            supervisor = AttemptSupervisor(attempt.timeout, drain=self._worker_context.drain)
+            ended = run_in_child(self._worker_context, attempt, folder, "function", supervisor, whole, calls_code=True)
             return outcome_of(ended.answer)
         return outcome_of(read_result(earlier))
 

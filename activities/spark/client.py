@@ -31,91 +31,94 @@ class ClientMode(Mode):
 
     is_below_worker: ClassVar[bool] = True
 
-    def run(self, work: SparkStart) -> Outcome:
+    def run(self, start: SparkStart) -> Outcome:
         """Run the application to its end."""
-        return run_client(work)
+        return run_client(start)
 
-    def end(self, work: SparkStart, _: str | None) -> None:
+    def end(self, start: SparkStart, _: str | None) -> None:
         """End an earlier driver on this host."""
-        work.folder.end_earlier_start()
+        start.folder.end_earlier_start()
 
 
-def run_client(work: SparkStart) -> Outcome:
+def run_client(start: SparkStart) -> Outcome:
     """Submits the application and follows it to its end.
 
     Started again for the same try, it returns the result of an earlier start if there is one, and
     makes sure that an earlier driver on this host is gone before it submits.
     """
     # A failure counts only if the driver ended by itself: one that was being stopped may have told of one, too.
-    earlier = work.folder.left(RESULT)
-    if earlier is not None and ("outcome" in earlier or work.folder.left(EXIT) is not None):
-        return work.ended(earlier)
-    if work.is_java and (end := read_exit(work.folder.left(EXIT))) is not None:
-        return _by_exit_code(work, end)
-    work.folder.end_earlier_start()
-    work.folder.forget()
-    watch = work.watch()
-    with work.workplace.driver_room.reserved(work.options.driver_megabytes, watch), metrics.running("spark"):
-        return _submit(work, watch)
+    earlier = start.folder.left(RESULT)
+    if earlier is not None and ("outcome" in earlier or start.folder.left(EXIT) is not None):
+        return start.ended(earlier)
+    if start.is_java and (end := read_exit(start.folder.left(EXIT))) is not None:
+        return _by_exit_code(start, end)
+    start.folder.end_earlier_start()
+    start.folder.forget()
+    supervisor = start.watch()
+    with (
+        start.worker_context.driver_room.reserved(start.options.driver_megabytes, supervisor),
+        metrics.running("spark"),
+    ):
+        return _submit(start, supervisor)
 
 
-def _submit(work: SparkStart, watch: AttemptSupervisor) -> Outcome:
+def _submit(start: SparkStart, supervisor: AttemptSupervisor) -> Outcome:
     java = find_java()
     if java is None:
         raise task_failure(
             Failure(error_type="JavaNotFound", message="Spark needs Java 17 or later. Install it, or set JAVA_HOME")
         )
-    work.leave_plan()
-    small = (work.options.master or DEFAULT_MASTER).startswith("local")
-    argv = spark_submit(work, fast_start(work.workplace.home, java, small=small))
-    ended = launched(work, argv, watch)
+    start.leave_plan()
+    small = (start.options.master or DEFAULT_MASTER).startswith("local")
+    argv = spark_submit(start, fast_start(start.worker_context.home, java, small=small))
+    ended = launched(start, argv, supervisor)
     end = ended_of(ended)
-    result = work.folder.left(RESULT)
+    result = start.folder.left(RESULT)
     if result is not None:
         if "outcome" in result:
             result["outcome"].setdefault("started_at", end.started_at.isoformat())
-        return work.ended(result)
-    return _by_exit_code(work, end, ended.tail)
+        return start.ended(result)
+    return _by_exit_code(start, end, ended.tail)
 
 
-def _by_exit_code(work: SparkStart, end: CommandEnded, tail: tuple[str, ...] = ()) -> Outcome:
+def _by_exit_code(start: SparkStart, end: CommandEnded, tail: tuple[str, ...] = ()) -> Outcome:
     """What spark-submit's own end says, where nobody else has told anything."""
     if end.code == 0:
-        return work.ended({"outcome": {"started_at": end.started_at.isoformat()}})
-    raise task_failure(unexplained(end, tail or last_lines(work.folder.log)))
+        return start.ended({"outcome": {"started_at": end.started_at.isoformat()}})
+    raise task_failure(unexplained(end, tail or last_lines(start.folder.log)))
 
 
-def ended_of(ended: ChildResult) -> CommandEnded:
+def ended_of(result: ChildResult) -> CommandEnded:
     """How the command has ended. Raises the task's failure where its child has answered something else."""
-    if not isinstance(ended.answer, CommandEnded):
+    if not isinstance(result.answer, CommandEnded):
         raise task_failure(unanswered(0))
-    return ended.answer
+    return result.answer
 
 
-def launched(work: SparkStart, argv: list[str], watch: AttemptSupervisor) -> ChildResult:
+def launched(start: SparkStart, argv: list[str], supervisor: AttemptSupervisor) -> ChildResult:
     """Runs spark-submit to its end, below a process that ends whatever it leaves."""
     return run_in_child(
-        work.workplace,
-        work.attempt,
-        work.folder,
+        start.worker_context,
+        start.attempt,
+        start.folder,
         "command",
-        watch,
+        supervisor,
         whole,
         argv=argv,
-        variables=driver_environment(work),
-        directory=str(work.folder.work),
+        variables=driver_environment(start),
+        directory=str(start.folder.work),
     )
 
 
-def driver_environment(work: SparkStart) -> dict[str, str]:
+def driver_environment(start: SparkStart) -> dict[str, str]:
     """What spark-submit and the driver below it find in their environment."""
-    elsewhere = work.mode.has_own_python
-    known = environment(work.filled["env"], find_java(), work.workplace.environment, has_own_python=elsewhere)
-    if (work.options.master or DEFAULT_MASTER).startswith("local"):
+    elsewhere = start.mode.has_own_python
+    known = environment(start.filled["env"], find_java(), start.worker_context.environment, has_own_python=elsewhere)
+    if (start.options.master or DEFAULT_MASTER).startswith("local"):
         known = {"SPARK_LOCAL_IP": "127.0.0.1", **known}  # its UI listens there and nowhere else
-    looked_up = for_drivers(os.environ, work.attempt.owns) if work.calls_code else {}
+    looked_up = for_drivers(os.environ, start.attempt.owns) if start.calls_code else {}
     known = {"PYTHONFAULTHANDLER": "1", **known}  # a crash in native code says where it was called
-    return {**known, **looked_up, **attempt_variables(work.attempt)}
+    return {**known, **looked_up, **attempt_variables(start.attempt)}
 
 
 def unexplained(end: CommandEnded, tail: tuple[str, ...]) -> Failure:

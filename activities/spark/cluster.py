@@ -54,37 +54,37 @@ class ClusterMode(Mode):
     """Whether the cluster knows the driver by the attempt's name, and not by Spark's of the application."""
 
     @abstractmethod
-    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+    def cluster(self, start: SparkStart, launch: Callable[..., str], supervisor: AttemptSupervisor) -> Cluster:
         """Return the attempt's cluster; *launch* runs spark-submit for it."""
 
-    def run(self, work: SparkStart) -> Outcome:
+    def run(self, start: SparkStart) -> Outcome:
         """Have the application started, unless it is there already."""
-        return submit(work)
+        return submit(start)
 
-    def end(self, work: SparkStart, application_id: str | None) -> None:
+    def end(self, start: SparkStart, application_id: str | None) -> None:
         """End it on its cluster, and keep it from beginning."""
         try:
-            end(work, application_id, AttemptSupervisor(None))
+            end(start, application_id, AttemptSupervisor(None))
         except OSError as error:
             raise infrastructure_error(str(error)) from None
 
 
-def mode_of(work: SparkStart) -> ClusterMode:
+def mode_of(start: SparkStart) -> ClusterMode:
     """Return the mode of a cluster. Raises an infrastructure error where a connection has changed meanwhile."""
-    if not isinstance(work.mode, ClusterMode):
-        message = f"the application was submitted to a cluster, and its connection says {work.options.mode} here now"
+    if not isinstance(start.mode, ClusterMode):
+        message = f"the application was submitted to a cluster, and its connection says {start.options.mode} here now"
         raise infrastructure_error(f"{message}. Set it back, or let a worker follow it whose settings say where it is")
-    return work.mode
+    return start.mode
 
 
-def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
+def cluster_of(start: SparkStart, supervisor: AttemptSupervisor) -> Cluster:
     """The cluster that the attempt's options name."""
 
     def launch(*shipped: str) -> str:
         """Runs spark-submit, which hands the application over with the files *shipped* and ends; what it printed."""
-        room = work.workplace.submission_room(work.options.master or DEFAULT_MASTER)
-        with room.reserved(SUBMISSION_MEGABYTES, watch):
-            ended = launched(work, spark_submit(work, shipped=shipped), watch)
+        room = start.worker_context.submission_room(start.options.master or DEFAULT_MASTER)
+        with room.reserved(SUBMISSION_MEGABYTES, supervisor):
+            ended = launched(start, spark_submit(start, shipped=shipped), supervisor)
         output = "\n".join(ended.tail)
         code = ended_of(ended).code
         if code != 0:
@@ -94,7 +94,7 @@ def cluster_of(work: SparkStart, watch: AttemptSupervisor) -> Cluster:
             raise OSError(f"spark-submit ended with exit code {code}: {cause}{exists}")
         return output
 
-    return mode_of(work).cluster(work, launch, watch)
+    return mode_of(start).cluster(start, launch, supervisor)
 
 
 def _raise_if_refused(cause: str) -> None:
@@ -103,155 +103,155 @@ def _raise_if_refused(cause: str) -> None:
         raise task_failure(failure) from None
 
 
-def submit(work: SparkStart) -> Outcome:
+def submit(start: SparkStart) -> Outcome:
     """Has the application started unless it is there already; tells where it runs, or how it ended."""
-    earlier = work.earlier_result()
+    earlier = start.earlier_result()
     if earlier is not None:
         return earlier
-    watch = work.watch()
-    cluster, began = cluster_of(work, watch), time.monotonic()
+    supervisor = start.watch()
+    cluster, began = cluster_of(start, supervisor), time.monotonic()
     while True:
         try:
-            found = _submitted(work, cluster, watch)
+            found = _submitted(start, cluster, supervisor)
             break
         except NotConfiguredError as error:
             raise invalid(str(error)) from None
         except OSError as error:
-            if work.number == 1:  # else an earlier start may have made what cannot be looked at now
+            if start.number == 1:  # else an earlier start may have made what cannot be looked at now
                 _raise_if_refused(str(error))
             if not waits_for_others(str(error)) or time.monotonic() - began > HOLDS_SLOT_FOR:
                 raise infrastructure_error(str(error)) from None
-            _wait_for_others(watch, str(error))
+            _wait_for_others(supervisor, str(error))
     return Outcome(submission=Submission(application_id=found, submitted_at=datetime.now(UTC)))
 
 
-def _submitted(work: SparkStart, cluster: Cluster, watch: AttemptSupervisor) -> str:
-    found = claimed(work) or cluster.find() or _recorded(work, cluster)
+def _submitted(start: SparkStart, cluster: Cluster, supervisor: AttemptSupervisor) -> str:
+    found = claimed(start) or cluster.find() or _recorded(start, cluster)
     if found is None:
-        watch.check()
+        supervisor.check()
         try:
             found = cluster.submit()
         except OSError as error:
             _raise_if_refused(str(error))
             raise
-        work.folder.write("submission.json", {"application_id": found})
+        start.folder.write("submission.json", {"application_id": found})
     return found
 
 
-def _wait_for_others(watch: AttemptSupervisor, cause: str) -> None:
+def _wait_for_others(supervisor: AttemptSupervisor, cause: str) -> None:
     """Return after a while in which others may have given room; the try goes on, and says what it waits for."""
     until = time.monotonic() + AGAIN_AFTER
     while time.monotonic() < until:
-        watch.check({"cluster": f"waits for room: {cause}"})
+        supervisor.check({"cluster": f"waits for room: {cause}"})
         time.sleep(ASK_EVERY)
 
 
-def claimed(work: SparkStart) -> str | None:
+def claimed(start: SparkStart) -> str | None:
     """The application whose driver has the attempt."""
-    claim = work.folder.left(CLAIM)
+    claim = start.folder.left(CLAIM)
     if claim is None or not APPLICATION.fullmatch(str(claim.get("application_id"))):
         return None
-    return cluster_name(work) if mode_of(work).knows_by_name else str(claim["application_id"])
+    return cluster_name(start) if mode_of(start).knows_by_name else str(claim["application_id"])
 
 
-def _recorded(work: SparkStart, cluster: Cluster) -> str | None:
+def _recorded(start: SparkStart, cluster: Cluster) -> str | None:
     """The application that an earlier start left a note of, if the cluster still has it."""
-    note = work.folder.read("submission.json")
+    note = start.folder.read("submission.json")
     if note is None or cluster.status(note["application_id"]).life in (AppState.UNKNOWN, AppState.ENDED):
         return None
     return str(note["application_id"])
 
 
-def follow(work: SparkStart, submission: Submission) -> Outcome:
+def follow(start: SparkStart, submission: Submission) -> Outcome:
     """Waits for the driver's own word of how it went. Raises the task's failure if it ends without one."""
-    watch, cluster = _Following(work, submission), None
+    supervisor, cluster = _Following(start, submission), None
     try:
-        if (left := work.folder.left(RESULT)) is not None:
-            return _started(work.ended(left), submission)
-        cluster = cluster_of(work, watch)
-        return _followed(work, submission, watch, cluster)
+        if (left := start.folder.left(RESULT)) is not None:
+            return _started(start.ended(left), submission)
+        cluster = cluster_of(start, supervisor)
+        return _followed(start, submission, supervisor, cluster)
     except ApplicationError as error:
         if error.type != TASK_FAILED:
             raise
         failure = Failure.model_validate(error.details[0])
-        if not _is_disruption(work, submission, watch, cluster, failure):
+        if not _is_disruption(start, submission, supervisor, cluster, failure):
             raise
         raise task_failure(failure.model_copy(update={"is_disruption": True})) from None
 
 
 def _is_disruption(
-    work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster | None, failure: Failure
+    start: SparkStart, submission: Submission, following: "_Following", cluster: Cluster | None, failure: Failure
 ) -> bool:
     """Whether the try has failed since its cluster took the driver from it; not, where the cluster cannot be asked."""
-    if work.options.mode is SparkMode.YARN and failure.error_type == ContainerLostError.__name__:
+    if start.options.mode is SparkMode.YARN and failure.error_type == ContainerLostError.__name__:
         return True
-    if work.options.mode is SparkMode.STANDALONE and work.folder.left(RESULT) is not None:
+    if start.options.mode is SparkMode.STANDALONE and start.folder.left(RESULT) is not None:
         return False  # it was cut off, and has come to an end of its own
     try:  # its word of how it went may have come before the cluster was asked again
-        cluster = cluster or cluster_of(work, watch)
-        return cluster.status(claimed(work) or submission.application_id).is_disruption
+        cluster = cluster or cluster_of(start, following)
+        return cluster.status(claimed(start) or submission.application_id).is_disruption
     except (OSError, LookupError, ValueError, ApplicationError):
-        return watch.status is not None and watch.status.is_disruption
+        return following.status is not None and following.status.is_disruption
 
 
-def _followed(work: SparkStart, submission: Submission, watch: "_Following", cluster: Cluster) -> Outcome:
+def _followed(start: SparkStart, submission: Submission, following: "_Following", cluster: Cluster) -> Outcome:
     answered_at = time.time()
     while True:
-        result = work.folder.left(RESULT)
+        result = start.folder.left(RESULT)
         if result is not None:
-            return _started(work.ended(result), submission)
-        watch.check()
+            return _started(start.ended(result), submission)
+        following.check()
         try:
-            watch.status = cluster.status(claimed(work) or submission.application_id)
+            following.status = cluster.status(claimed(start) or submission.application_id)
             answered_at = time.time()
         except OSError as error:
             # It cannot be asked; the driver itself still can.
-            watch.status = Status(AppState.RUNNING, str(error))
-            if time.time() - max(answered_at, _last_word(work)) > NOBODY_ANSWERS_AFTER:
+            following.status = Status(AppState.RUNNING, str(error))
+            if time.time() - max(answered_at, _last_word(start)) > NOBODY_ANSWERS_AFTER:
                 message = f"neither the driver nor its cluster has answered for {NOBODY_ANSWERS_AFTER:g} s: {error}"
                 raise infrastructure_error(message) from None
-        if _over(work, watch.status) and not _late_result(work):
-            if work.is_java and watch.status.succeeded:
-                return _started(work.ended({"outcome": {}}), submission)
-            raise task_failure(_lost(work, watch.status))
+        if _over(start, following.status) and not _late_result(start):
+            if start.is_java and following.status.succeeded:
+                return _started(start.ended({"outcome": {}}), submission)
+            raise task_failure(_lost(start, following.status))
         time.sleep(ASK_EVERY)
 
 
-def _over(work: SparkStart, status: Status) -> bool:
+def _over(start: SparkStart, status: Status) -> bool:
     if status.life is AppState.ENDED:
         return True
     if status.life is not AppState.UNKNOWN:
         return False
-    return time.time() - _last_word(work) > SILENT_AFTER
+    return time.time() - _last_word(start) > SILENT_AFTER
 
 
-def _last_word(work: SparkStart) -> float:
+def _last_word(start: SparkStart) -> float:
     """When the driver told something last, or whoever started it (seconds since 1970)."""
-    progress = work.folder.left("progress.json")
+    progress = start.folder.left("progress.json")
     if progress is not None:
         return float(progress["at"])
-    folder = work.folder
+    folder = start.folder
     for place, name in ((folder.work, CLAIM), (folder.path, "submission.json"), (folder.work, "plan.json")):
         with suppress(FileNotFoundError):
             return (place / name).lstat().st_mtime
     return 0.0
 
 
-def _late_result(work: SparkStart) -> bool:
+def _late_result(start: SparkStart) -> bool:
     """Whether the driver's result appears after all: file systems that hosts share may show it a moment later."""
     deadline = time.monotonic() + RESULT_TIMEOUT
     while time.monotonic() < deadline:
-        if work.folder.left(RESULT) is not None:
+        if start.folder.left(RESULT) is not None:
             return True
         time.sleep(0.1)
     return False
 
 
-def _lost(work: SparkStart, status: Status) -> Failure:
-    claim = work.folder.left(CLAIM) or {}
+def _lost(start: SparkStart, status: Status) -> Failure:
+    claim = start.folder.left(CLAIM) or {}
     where = f" Its log: {claim['driver_log']}" if claim.get("driver_log") else ""
     message = f"the driver ended without telling how it went; the cluster says {status.message}.{where}"
-    return Failure(error_type="SparkDriverLost", message=message, traceback=last_lines(work.folder.log))
+    return Failure(error_type="SparkDriverLost", message=message, traceback=last_lines(start.folder.log))
 
 
 def _started(outcome: Outcome, submission: Submission) -> Outcome:
@@ -261,10 +261,10 @@ def _started(outcome: Outcome, submission: Submission) -> Outcome:
 class _Following(AttemptSupervisor):
     """A watch over what runs elsewhere: its time began with the submission, its progress includes the cluster's."""
 
-    def __init__(self, work: SparkStart, submission: Submission) -> None:
+    def __init__(self, start: SparkStart, submission: Submission) -> None:
         self.status: Status | None = None
-        super().__init__(work.attempt.timeout, self._progress_with_cluster)
-        self._work = work
+        super().__init__(start.attempt.timeout, self._progress_with_cluster)
+        self._work = start
         self._started -= (datetime.now(UTC) - submission.submitted_at).total_seconds()
         self._submission = submission
 
@@ -275,16 +275,16 @@ class _Following(AttemptSupervisor):
         return {**progress, **(self._work.folder.left("progress.json") or {})}
 
 
-def end(work: SparkStart, known: str | None, watch: AttemptSupervisor) -> None:
+def end(start: SparkStart, known: str | None, supervisor: AttemptSupervisor) -> None:
     """Ends whatever the attempt has on its cluster, and returns when it is dead and none can begin.
 
     Raises OSError while that cannot be made sure.
     """
-    cluster = cluster_of(work, watch)
+    cluster = cluster_of(start, supervisor)
     fenced = cluster.give_up()
     if not fenced:
-        known = claimed(work) or known
-    known = known or cluster.find() or (work.folder.read("submission.json") or {}).get("application_id")
+        known = claimed(start) or known
+    known = known or cluster.find() or (start.folder.read("submission.json") or {}).get("application_id")
     if known is None:
         return
     cluster.kill(known)
@@ -292,5 +292,5 @@ def end(work: SparkStart, known: str | None, watch: AttemptSupervisor) -> None:
     while cluster.status(known).life in (AppState.WAITING, AppState.RUNNING):
         if time.monotonic() > deadline:
             raise OSError(f"{known} is still there {DEATH_TIMEOUT:g} s after it was killed")
-        watch.check({"ending": known, "fenced": fenced})
+        supervisor.check({"ending": known, "fenced": fenced})
         time.sleep(0.2)

@@ -43,8 +43,8 @@ FENCE = "nobody: the attempt was given up"
 class SharedFolder:
     """What clusters do whose drivers share the attempt's folder with its workers."""
 
-    def __init__(self, work: SparkStart) -> None:
-        self._work = work
+    def __init__(self, start: SparkStart) -> None:
+        self._work = start
 
     def leave_plan(self) -> None:
         """Leave what the driver reads there."""

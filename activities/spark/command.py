@@ -68,20 +68,20 @@ def defaults(home: Path) -> str:
         return ""
 
 
-def spark_submit(work: SparkStart, java_options: str = "", shipped: Sequence[str] = ()) -> list[str]:
+def spark_submit(start: SparkStart, java_options: str = "", shipped: Sequence[str] = ()) -> list[str]:
     """The command line, from the program to the application's last argument. *shipped*: as `flags` has it."""
-    options = work.options
+    options = start.options
     argv = [str(spark_home() / "bin" / "spark-submit"), "--master", options.master or DEFAULT_MASTER]
     # Always said, lest a properties file say something else.
     argv += ["--deploy-mode", options.deploy_mode or "client"]
-    argv += ["--name", options.name or work.attempt.name]
-    argv += flags(options, work.file, work.folder.user, shipped)
-    if (entries := class_path(work)) is not None:
+    argv += ["--name", options.name or start.attempt.name]
+    argv += flags(options, start.file, start.folder.user, shipped)
+    if (entries := class_path(start)) is not None:
         argv += ["--driver-class-path", entries]
     if options.properties_file is None and loads_defaults(spark_home()):
         argv.append("--load-spark-defaults")
-    argv += ["--properties-file", str(leave_properties(work, java_options))]
-    return [*argv, *blank_edged(conf_of(work, java_options)), *application(work)]
+    argv += ["--properties-file", str(leave_properties(start, java_options))]
+    return [*argv, *blank_edged(conf_of(start, java_options)), *application(start)]
 
 
 def blank_edged(conf: Mapping[str, str]) -> list[str]:
@@ -96,26 +96,26 @@ def blank_edged(conf: Mapping[str, str]) -> list[str]:
     return [part for key, value in found.items() for part in ("--conf", f"{key}={value}")]
 
 
-def leave_properties(work: SparkStart, java_options: str = "") -> Path:
+def leave_properties(start: SparkStart, java_options: str = "") -> Path:
     """Leaves all conf in a file that only this user can read: a command line is everybody's to read."""
-    lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(work, java_options).items()]
-    if work.options.properties_file is not None:
-        lines.insert(0, _properties(work, work.options.properties_file))  # what comes later wins
+    lines = [f"{escaped(key)}={escaped(value)}" for key, value in conf_of(start, java_options).items()]
+    if start.options.properties_file is not None:
+        lines.insert(0, _properties(start, start.options.properties_file))  # what comes later wins
     elif not loads_defaults(spark_home()):
         lines.insert(0, defaults(spark_home()))
-    return work.folder.hand_over(PROPERTIES, "\n".join(lines) + "\n")
+    return start.folder.hand_over(PROPERTIES, "\n".join(lines) + "\n")
 
 
-def _properties(work: SparkStart, name: str) -> str:
+def _properties(start: SparkStart, name: str) -> str:
     """Return what the task's own file of properties says. Fails the task where it would say it in vain."""
-    place = work.file(name)
+    place = start.file(name)
     try:
-        with acting_as(work.folder.user):
+        with acting_as(start.folder.user):
             text = place.read_text()
     except (OSError, UnicodeDecodeError) as error:
         problem = f"properties_file: {name!r} cannot be read at {place}: {error}"
         raise invalid(f"{problem}. Put it beside the DAG file, or correct the path") from None
-    for key in work.mode.read_from_conf:
+    for key in start.mode.read_from_conf:
         if re.search(rf"(?m)^[ \t]*{re.escape(key)}[ \t=:]", text):
             raise invalid(f"properties_file: {key} is read from conf only. Set it there, as conf of the task")
     return text
@@ -127,45 +127,45 @@ def escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "=:#! " else char for char in quoted).replace("\f", "\\f")
 
 
-def conf_of(work: SparkStart, java_options: str = "") -> dict[str, str]:
+def conf_of(start: SparkStart, java_options: str = "") -> dict[str, str]:
     """All conf: defaults for the mode, what the application is told, the attempt's identity, what the task sets."""
     return {
-        **driver_conf(work, java_options),
-        **dynamic_allocation(work.options),
-        **plain(work.options.conf),
-        **contract(work),
-        **work.mode.identity(work),
+        **driver_conf(start, java_options),
+        **dynamic_allocation(start.options),
+        **plain(start.options.conf),
+        **contract(start),
+        **start.mode.identity(start),
     }
 
 
-def application(work: SparkStart) -> list[str]:
+def application(start: SparkStart) -> list[str]:
     """What comes after the flags: the driver's own side of tidemill and what it runs, or a Java application."""
-    task = work.script
-    if not work.is_java and (elsewhere := work.mode.application(work)) is not None:
+    task = start.script
+    if not start.is_java and (elsewhere := start.mode.application(start)) is not None:
         return elsewhere
     if task is None:
-        return [str(DRIVER), str(work.folder.work)]
-    name = application_file(work)
-    arguments = [str(argument) for argument in work.filled["application_args"]]
+        return [str(DRIVER), str(start.folder.work)]
+    name = application_file(start)
+    arguments = [str(argument) for argument in start.filled["application_args"]]
     if task.is_java:
         return [*(["--class", task.java_class] if task.java_class else []), name, *arguments]
-    return [str(DRIVER), str(work.folder.work), name, *arguments]
+    return [str(DRIVER), str(start.folder.work), name, *arguments]
 
 
-def application_file(work: SparkStart) -> str:
+def application_file(start: SparkStart) -> str:
     """Return the script or JAR as spark-submit finds it; a JAR may be a URL. Fails the task for one not there."""
-    name, user = str(work.filled["application"]), work.folder.user
-    if _is_there(work.file(name), user):
-        return str(work.file(name))
-    if not work.is_java:
+    name, user = str(start.filled["application"]), start.folder.user
+    if _is_there(start.file(name), user):
+        return str(start.file(name))
+    if not start.is_java:
         name = path_of_script(name)
-        if work.mode.outlives_worker and Path(name).is_absolute():
+        if start.mode.outlives_worker and Path(name).is_absolute():
             return name  # it may be on the cluster's hosts alone
-    return _found("application", name, work.file, user)
+    return _found("application", name, start.file, user)
 
 
 def flags(
-    options: SparkOptions, file: Callable[[str], Path], user: RunAs | None = None, shipped: Sequence[str] = ()
+    options: SparkOptions, file: Callable[[str], Path], run_as: RunAs | None = None, shipped: Sequence[str] = ()
 ) -> list[str]:
     """The options as flags; *file* finds what a relative path means, *user* has to read what it is.
 
@@ -173,7 +173,7 @@ def flags(
     """
 
     def paths(option: str, names: tuple[str, ...]) -> str:
-        return ",".join(_found(option, name, file, user) for name in names)
+        return ",".join(_found(option, name, file, run_as) for name in names)
 
     argv = []
     for flag, value in (
@@ -192,7 +192,7 @@ def flags(
         ("--archives", paths("archives", options.archives)),
         ("--queue", options.yarn_queue),
         ("--principal", options.principal),
-        ("--keytab", _found("keytab", options.keytab, file, user) if options.keytab else None),
+        ("--keytab", _found("keytab", options.keytab, file, run_as) if options.keytab else None),
         ("--proxy-user", options.proxy_user),
     ):
         if value:
@@ -200,35 +200,35 @@ def flags(
     return argv
 
 
-def class_path(work: SparkStart) -> str | None:
+def class_path(start: SparkStart) -> str | None:
     """Return the driver's further class path, of what is beside the DAG file whole paths; None without one.
 
     Where the driver has a folder of its own, its entries are of that.
     """
-    entries = work.options.driver_class_path
-    if not entries or work.mode.has_own_python:
+    entries = start.options.driver_class_path
+    if not entries or start.mode.has_own_python:
         return entries or None
-    places = ((entry, work.file(entry)) for entry in entries.split(":"))
-    user = work.folder.user
+    places = ((entry, start.file(entry)) for entry in entries.split(":"))
+    user = start.folder.user
     return ":".join(str(place) if entry and _is_there(place, user) else entry for entry, place in places)
 
 
-def _is_there(place: Path, user: RunAs | None) -> bool:
+def _is_there(place: Path, run_as: RunAs | None) -> bool:
     """Whether *place* is there for *user*, whose driver has to read it."""
-    with acting_as(user):
+    with acting_as(run_as):
         try:
             return place.exists()
         except OSError:
             return False
 
 
-def _found(option: str, name: str, file: Callable[[str], Path], user: RunAs | None) -> str:
+def _found(option: str, name: str, file: Callable[[str], Path], run_as: RunAs | None) -> str:
     """What spark-submit is given for the file *name*. Fails the task for one that is not there: Spark only warns."""
     if is_url(name):
         return name
     path, mark, alias = name.partition("#")  # what it is called where it is unpacked
     place = file(path)
-    if not _is_there(place, user) and GLOB.isdisjoint(path):
+    if not _is_there(place, run_as) and GLOB.isdisjoint(path):
         message = f"{option}: {path!r} is not at {place}. Put it beside the DAG file, or correct the path"
         raise invalid(message)
     return f"{place}{mark}{alias}"
@@ -255,12 +255,12 @@ FAULT_HANDLERS = ("spark.python.worker.faulthandler.enabled", "spark.sql.executi
 """Have Python workers that crash say where."""
 
 
-def driver_conf(work: SparkStart, java_options: str) -> dict[str, str]:
+def driver_conf(start: SparkStart, java_options: str) -> dict[str, str]:
     """Defaults for drivers: those of the mode, a quick start; one that is the whole cluster stays on loopback."""
-    master = work.options.master or DEFAULT_MASTER
-    conf = {**dict.fromkeys(FAULT_HANDLERS, "true"), **work.mode.conf}
-    if work.options.namespace is not None:
-        conf["spark.kubernetes.namespace"] = work.options.namespace
+    master = start.options.master or DEFAULT_MASTER
+    conf = {**dict.fromkeys(FAULT_HANDLERS, "true"), **start.mode.conf}
+    if start.options.namespace is not None:
+        conf["spark.kubernetes.namespace"] = start.options.namespace
     if java_options:
         conf["spark.driver.extraJavaOptions"] = java_options
     if master.startswith("local"):
@@ -268,9 +268,9 @@ def driver_conf(work: SparkStart, java_options: str) -> dict[str, str]:
     return conf
 
 
-def whose(work: SparkStart) -> dict[str, str]:
+def whose(start: SparkStart) -> dict[str, str]:
     """Return what names the attempt for people."""
-    attempt = work.attempt
+    attempt = start.attempt
     return {
         "dag_id": attempt.run.dag_id,
         "run_id": attempt.run.run_id,
@@ -280,26 +280,26 @@ def whose(work: SparkStart) -> dict[str, str]:
     }
 
 
-def contract(work: SparkStart) -> dict[str, str]:
+def contract(start: SparkStart) -> dict[str, str]:
     """What every application is told of its run, as `spark.tidemill.*` conf."""
-    attempt = work.attempt
+    attempt = start.attempt
     run = attempt.run
     facts = {
-        **whose(work),
+        **whose(start),
         "attempt": attempt.uuid.hex,
-        "result": f"{work.driver_folder}/xcom.json",
+        "result": f"{start.driver_folder}/xcom.json",
     }
     if run.logical_date is not None:
         facts["logical_date"] = iso(run.logical_date)
     if run.data_interval is not None:
         facts["data_interval_start"] = iso(run.data_interval.start)
         facts["data_interval_end"] = iso(run.data_interval.end)
-    if work.staged is not None:
-        facts["output"] = work.staged.staged
+    if start.staged is not None:
+        facts["output"] = start.staged.staged
     facts |= {name.lower(): value for name, value in tracing.environment().items()}
     contract = {f"spark.tidemill.{name}": value for name, value in facts.items()}
-    if work.staged_table is not None:
-        contract |= branch_conf(attempt, work.staged_table)
+    if start.staged_table is not None:
+        contract |= branch_conf(attempt, start.staged_table)
     return {**contract, **lineage.spark_conf(attempt)}
 
 

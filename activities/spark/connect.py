@@ -36,85 +36,85 @@ def session_id(attempt: TaskAttempt, number: int, part: str = "") -> str:
 class ConnectMode(Mode):
     """The driver is a server that others share; each start of an attempt has a session there."""
 
-    def run(self, work: SparkStart) -> Outcome:
+    def run(self, start: SparkStart) -> Outcome:
         """Run the client to its end."""
-        return run_connect(work)
+        return run_connect(start)
 
-    def end(self, work: SparkStart, _: str | None) -> None:
+    def end(self, start: SparkStart, _: str | None) -> None:
         """Close the sessions of all starts, also of those that have not begun."""
-        end_sessions(work, [*range(1, MAX_STARTS + 1)], AttemptSupervisor(None))
+        end_sessions(start, [*range(1, MAX_STARTS + 1)], AttemptSupervisor(None))
 
 
-def run_connect(work: SparkStart) -> Outcome:
+def run_connect(start: SparkStart) -> Outcome:
     """Runs the client and follows it to its end; returns the result of an earlier start if there is one."""
-    earlier = work.earlier_result()
+    earlier = start.earlier_result()
     if earlier is not None:
-        return _with_session(work, earlier)
-    watch = work.watch()
-    if work.number > 1:
-        end_sessions(work, [*range(1, work.number)], watch)
-    plan = _plan(work)
-    work.leave_plan()
-    work.folder.write(SESSION, {"id": session_id(work.attempt, work.number, work.part)})
+        return _with_session(start, earlier)
+    supervisor = start.watch()
+    if start.number > 1:
+        end_sessions(start, [*range(1, start.number)], supervisor)
+    plan = _plan(start)
+    start.leave_plan()
+    start.folder.write(SESSION, {"id": session_id(start.attempt, start.number, start.part)})
     try:
-        lost = _client(work, plan, watch, calls_code=work.calls_code)
+        lost = _client(start, plan, supervisor, calls_code=start.calls_code)
     except BaseException:
         # A result that is there already, and that the next start returns, is about a session that stays open.
-        if not (work.keeps_session and work.folder.left(RESULT)):
-            end_sessions(work, [work.number], Closing())
+        if not (start.keeps_session and start.folder.left(RESULT)):
+            end_sessions(start, [start.number], Closing())
         raise
     if lost is not None:
         raise infrastructure_error(
-            f"the Spark Connect server at {shown(work.options.master)} {lost}: the try begins again"
+            f"the Spark Connect server at {shown(start.options.master)} {lost}: the try begins again"
         )
-    result = work.folder.left(RESULT)
+    result = start.folder.left(RESULT)
     assert result is not None  # noqa: S101 - the client has answered that it is there
-    return _with_session(work, work.ended(result))
+    return _with_session(start, start.ended(result))
 
 
-def _with_session(work: SparkStart, outcome: Outcome) -> Outcome:
+def _with_session(start: SparkStart, outcome: Outcome) -> Outcome:
     """Return *outcome* with the session that its start has left open, where it was to."""
-    if not work.keeps_session or outcome.state is not TaskState.SUCCESS:
+    if not start.keeps_session or outcome.state is not TaskState.SUCCESS:
         return outcome
-    kept = work.folder.read(SESSION)
+    kept = start.folder.read(SESSION)
     return outcome.model_copy(update={"xcom": {**outcome.xcom, SPARK_SESSION: (kept or {}).get("id")}})
 
 
 def _client(
-    work: SparkStart, plan: dict[str, Any], watch: AttemptSupervisor, *, calls_code: bool = False
+    start: SparkStart, plan: dict[str, Any], supervisor: AttemptSupervisor, *, calls_code: bool = False
 ) -> str | None:
     """Has a fork of a warm client do what *plan* says. Raises the task's failure if it does not come to its end.
 
     Returns what has become of the server, where that was lost under it.
     """
-    place, attempt, folder = work.workplace, work.attempt, work.folder
+    place, attempt, folder = start.worker_context, start.attempt, start.folder
     ended = run_in_child(
-        place, attempt, folder, "connect", watch, whole, calls_code=calls_code, connect=True, plan=plan
+        place, attempt, folder, "connect", supervisor, whole, calls_code=calls_code, connect=True, plan=plan
     )
     return ended.answer.lost if isinstance(ended.answer, ConnectEnded) else None
 
 
-def _plan(work: SparkStart) -> dict[str, Any]:
-    named = {} if work.options.name is None else {"spark.app.name": work.options.name}
-    plan = work.plan(
-        remote=work.options.master,
-        session_id=session_id(work.attempt, work.number, work.part),
-        tag=f"tidemill-{work.attempt.uuid.hex}",
-        conf={**named, **plain(work.options.conf), **contract(work)},
-        env={**work.filled["env"], **attempt_variables(work.attempt)},
-        directory=str(work.directory),
-        keep_session=work.keeps_session,
-        clone=_source_of(work),
+def _plan(start: SparkStart) -> dict[str, Any]:
+    named = {} if start.options.name is None else {"spark.app.name": start.options.name}
+    plan = start.plan(
+        remote=start.options.master,
+        session_id=session_id(start.attempt, start.number, start.part),
+        tag=f"tidemill-{start.attempt.uuid.hex}",
+        conf={**named, **plain(start.options.conf), **contract(start)},
+        env={**start.filled["env"], **attempt_variables(start.attempt)},
+        directory=str(start.directory),
+        keep_session=start.keeps_session,
+        clone=_source_of(start),
     )
-    if work.script is not None:
-        plan["argv"] = [application_file(work), *map(str, work.filled["application_args"])]
+    if start.script is not None:
+        plan["argv"] = [application_file(start), *map(str, start.filled["application_args"])]
     return plan
 
 
-def _source_of(work: SparkStart) -> str | None:
+def _source_of(start: SparkStart) -> str | None:
     """Return the session that the task begins with a copy of; None without one. Fails the task for what is none."""
-    given = work.filled["session"]
-    if work.part or spark_task(work.attempt).session is None:
+    given = start.filled["session"]
+    if start.part or spark_task(start.attempt).session is None:
         return None
     try:
         return str(UUID(given))
@@ -125,12 +125,15 @@ def _source_of(work: SparkStart) -> str | None:
         ) from None
 
 
-def end_sessions(work: SparkStart, numbers: list[int], watch: AttemptSupervisor) -> None:
+def end_sessions(start: SparkStart, numbers: list[int], supervisor: AttemptSupervisor) -> None:
     """Ends what starts *numbers* of the attempt run on the server; returns when the server has confirmed it."""
-    plan = {"remote": work.options.master, "end": [session_id(work.attempt, number, work.part) for number in numbers]}
+    plan = {
+        "remote": start.options.master,
+        "end": [session_id(start.attempt, number, start.part) for number in numbers],
+    }
     try:
-        _client(work, plan, watch)
+        _client(start, plan, supervisor)
     except ApplicationError as error:
-        where = shown(work.options.master)
+        where = shown(start.options.master)
         message = f"Spark Connect sessions of an earlier start could not be ended at {where}: {error.message}"
         raise infrastructure_error(message) from None

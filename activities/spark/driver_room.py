@@ -34,7 +34,7 @@ class DriverRoom:
         """Those that wait, in the order of asking: else small drivers would overtake a large one for ever."""
 
     @contextmanager
-    def reserved(self, wanted: int, watch: AttemptSupervisor) -> Iterator[None]:
+    def reserved(self, wanted: int, supervisor: AttemptSupervisor) -> Iterator[None]:
         """Hold a place and *wanted* MiB as long as the block; wait for them before, which the heartbeat says.
 
         The time of the attempt counts from then on.
@@ -45,7 +45,7 @@ class DriverRoom:
                 f"have {self.megabytes:,} MiB. Ask for less driver_memory, or set TIDEMILL_SPARK_MEMORY_MB higher"
             )
             raise task_failure(Failure(error_type="InvalidInput", message=message, retryable=False))
-        self._wait(wanted, watch)
+        self._wait(wanted, supervisor)
         try:
             yield
         finally:
@@ -53,14 +53,14 @@ class DriverRoom:
                 self._free += wanted
                 self._places += 1
 
-    def _wait(self, wanted: int, watch: AttemptSupervisor) -> None:
+    def _wait(self, wanted: int, supervisor: AttemptSupervisor) -> None:
         me = object()
         with self._lock:
             self._waiting.append(me)
         try:
             while (missing := self._take(wanted, me)) is not None:
-                watch.restart()
-                watch.check({"waits_for": missing})
+                supervisor.restart()
+                supervisor.check({"waits_for": missing})
                 threading.Event().wait(4 * POLL_EVERY)
         finally:
             with self._lock:

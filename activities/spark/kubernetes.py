@@ -58,27 +58,27 @@ class KubernetesMode(ClusterMode):
     read_from_conf: ClassVar[tuple[str, ...]] = ("spark.kubernetes.namespace", TEMPLATE)
     conf: ClassVar[Mapping[str, str]] = {}
 
-    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+    def cluster(self, start: SparkStart, launch: Callable[..., str], supervisor: AttemptSupervisor) -> Cluster:
         """Return the attempt's pod."""
-        return Kubernetes(work, launch, watch=watch)
+        return Kubernetes(start, launch, supervisor=supervisor)
 
-    def driver_folder(self, work: SparkStart) -> str:
+    def driver_folder(self, start: SparkStart) -> str:
         """Return a folder in the container, where nobody else is."""
-        return f"/tmp/{cluster_name(work)}"  # noqa: S108
+        return f"/tmp/{cluster_name(start)}"  # noqa: S108
 
-    def application(self, work: SparkStart) -> list[str]:
+    def application(self, start: SparkStart) -> list[str]:
         """Return the driver's side and its archive, as the pod mounts them."""
-        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_there(work)]
+        return [f"local://{MOUNTED_AT}/{DRIVER.name}", f"{MOUNTED_AT}/{ARCHIVE}", *application_there(start)]
 
-    def identity(self, work: SparkStart) -> dict[str, str]:
+    def identity(self, start: SparkStart) -> dict[str, str]:
         """Return the pod's name, template, labels, annotations and environment."""
-        env, pod = work.variables, "spark.kubernetes.driver"
+        env, pod = start.variables, "spark.kubernetes.driver"
         return {
-            "spark.kubernetes.namespace": namespace_of(work.options),
-            f"{pod}.pod.name": cluster_name(work),
-            f"{pod}.podTemplateFile": str(work.folder.work / POD_TEMPLATE),
-            f"{pod}.label.{ATTEMPT}": work.attempt.uuid.hex,
-            **{f"{pod}.annotation.tidemill/{name}": value for name, value in whose(work).items()},
+            "spark.kubernetes.namespace": namespace_of(start.options),
+            f"{pod}.pod.name": cluster_name(start),
+            f"{pod}.podTemplateFile": str(start.folder.work / POD_TEMPLATE),
+            f"{pod}.label.{ATTEMPT}": start.attempt.uuid.hex,
+            **{f"{pod}.annotation.tidemill/{name}": value for name, value in whose(start).items()},
             "spark.kubernetes.submission.waitAppCompletion": "false",
             **{f"spark.kubernetes.driverEnv.{name}": value for name, value in env.items()},
         }
@@ -93,13 +93,17 @@ class Kubernetes:
     """The attempt is its driver's pod."""
 
     def __init__(
-        self, work: SparkStart, launch: Callable[[], str], run: Run = run_tool, watch: AttemptSupervisor | None = None
+        self,
+        start: SparkStart,
+        launch: Callable[[], str],
+        run: Run = run_tool,
+        supervisor: AttemptSupervisor | None = None,
     ) -> None:
-        self._work, self._watch = work, watch
-        self._pod = cluster_name(work)
-        self._api = Kubectl(work.options.master or "", namespace_of(work.options), run)
+        self._work, self._supervisor = start, supervisor
+        self._pod = cluster_name(start)
+        self._api = Kubectl(start.options.master or "", namespace_of(start.options), run)
         self._launch = launch
-        self._lines = DriverLines(work.attempt.uuid.hex)
+        self._lines = DriverLines(start.attempt.uuid.hex)
         self._container: str | None = None
         self._looked_at = 0.0
         self._leaving_since: float | None = None
@@ -119,8 +123,8 @@ class Kubernetes:
             if time.monotonic() - began > SUBMISSION_TIMEOUT and not removed:
                 self._api.delete("pod", self._pod)
                 removed = True
-            if self._watch is not None:
-                self._watch.check({"cluster": f"waits for what pod {self._pod} has to mount"})
+            if self._supervisor is not None:
+                self._supervisor.check({"cluster": f"waits for what pod {self._pod} has to mount"})
             time.sleep(1)
         return None
 
@@ -239,7 +243,7 @@ class Kubernetes:
             if whole or about != "result":  # how it went is told when the pod has ended
                 folder.hand_over(f"{about}.json", json.dumps(content))
         if printed:
-            with self._work.workplace.log_at(folder.log, new_masker()) as log:
+            with self._work.worker_context.log_at(folder.log, new_masker()) as log:
                 log.feed("".join(f"{text}\n" for _, text in printed).encode())
             folder.write(SEEN, {"since": printed[-1][0]})
 
@@ -278,21 +282,21 @@ def owner_reference(owner: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": named["name"], "uid": named["uid"]}
 
 
-def template_of(work: SparkStart, property_: str) -> dict[str, Any]:
+def template_of(start: SparkStart, property_: str) -> dict[str, Any]:
     """Return the pod that the user's own template describes, which *property_* of the conf names; empty without one.
 
     Fails the task where it describes none.
     """
-    if property_ not in work.options.conf:
+    if property_ not in start.options.conf:
         return {}
-    name = str(work.options.conf[property_])
+    name = str(start.options.conf[property_])
     try:
         import yaml
     except ModuleNotFoundError:
         raise invalid(f"{property_} needs pyyaml on the worker: pip install pyyaml") from None
     try:
-        with acting_as(work.folder.user):
-            pod = yaml.safe_load(work.file(name).read_text())
+        with acting_as(start.folder.user):
+            pod = yaml.safe_load(start.file(name).read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise invalid(f"{property_} = {name!r} cannot be read: {error}") from None
     if not isinstance(pod, dict):

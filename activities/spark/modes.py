@@ -24,6 +24,6 @@ MODES: Mapping[SparkMode, Mode] = {
 }
 
 
-def mode_of(attempt: TaskAttempt, workplace: WorkerContext) -> Mode:
+def mode_of(attempt: TaskAttempt, worker_context: WorkerContext) -> Mode:
     """Return how the attempt's application runs by what this worker knows. Fails the task where that makes no sense."""
-    return MODES[written_options(attempt, workplace).mode]
+    return MODES[written_options(attempt, worker_context).mode]

@@ -27,8 +27,8 @@ _RENAME_EXCHANGE = 2
 
 
 class OutputActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
 
     @activity.defn(name="tidemill.publish", no_thread_cancel_exception=True)
     def publish(self, output: StagedOutput) -> str:
@@ -43,11 +43,13 @@ class OutputActivities:
         with beating():
             staged, target = local(output.staged), local(output.target)
             if staged is not None and target is not None:
-                with acting_as(self._workplace.user_of(output.bundle)):
+                with acting_as(self._worker_context.user_of(output.bundle)):
                     _publish_folder(staged, target)
             else:
                 _publish_objects(output.staged, output.target)
-        remove_starts(self._workplace, output)  # what was there before, and what starts wrote whose workers were lost
+        remove_starts(
+            self._worker_context, output
+        )  # what was there before, and what starts wrote whose workers were lost
         return output.target
 
 

@@ -27,19 +27,19 @@ def spark_task(attempt: TaskAttempt) -> SparkWork:
 
 
 def place_of(
-    attempt: TaskAttempt, workplace: WorkerContext, watch: AttemptSupervisor, file: Callable[[str], Path]
+    attempt: TaskAttempt, worker_context: WorkerContext, supervisor: AttemptSupervisor, file: Callable[[str], Path]
 ) -> tuple[SparkOptions, dict[str, Any]]:
     """The options that hold and the templated fields of the task, templates filled in by a child.
 
     *file* finds what a relative path means. Fails the task where they make no sense.
     """
-    options = written_options(attempt, workplace)
+    options = written_options(attempt, worker_context)
     written = {"options": options.templated(), **spark_task(attempt).written()}
-    fields = rendered(workplace, attempt, written, for_history=False, watch=watch)
+    fields = rendered(worker_context, attempt, written, for_history=False, supervisor=supervisor)
     if str(fields.get("sql", "")).endswith(SQL_FILES):
-        with acting_as(workplace.user_of(attempt.source.bundle if attempt.source is not None else None)):
+        with acting_as(worker_context.user_of(attempt.source.bundle if attempt.source is not None else None)):
             text = _text_of(file(fields["sql"]), fields["sql"])
-        fields["sql"] = rendered(workplace, attempt, text, for_history=False, watch=watch)
+        fields["sql"] = rendered(worker_context, attempt, text, for_history=False, supervisor=supervisor)
     try:
         whole = options.filled(fields.pop("options"))
     except ValueError as error:
@@ -54,7 +54,7 @@ def place_of(
     return whole, fields
 
 
-def written_options(attempt: TaskAttempt, workplace: WorkerContext) -> SparkOptions:
+def written_options(attempt: TaskAttempt, worker_context: WorkerContext) -> SparkOptions:
     """Return the task's options over those of its connection and of the worker, with the templates as they are.
 
     Fails the task where they do not fit.
@@ -63,10 +63,10 @@ def written_options(attempt: TaskAttempt, workplace: WorkerContext) -> SparkOpti
     if mine.conn_id is not None and attempt.owns is not None:
         refused = attempt.owns.problem("connection", mine.conn_id)
         if refused is not None:
-            workplace.refused_of(attempt)("look_up", refused)
+            worker_context.refused_of(attempt)("look_up", refused)
             raise invalid(refused)
     try:
-        return mine.over(_connection(mine, workplace))
+        return mine.over(_connection(mine, worker_context))
     except ValueError as error:
         message = f"the task's options do not fit its Spark connection: {error}"
         raise invalid(message) from None
@@ -104,9 +104,9 @@ def shown(master: str | None) -> str:
     return re.sub(r";token=[^;]+", ";token=***", master or "")
 
 
-def _connection(options: SparkOptions, workplace: WorkerContext) -> SparkOptions:
-    known = workplace.spark_connections
-    defaults = SparkOptions(conf=dict(workplace.spark_conf))
+def _connection(options: SparkOptions, worker_context: WorkerContext) -> SparkOptions:
+    known = worker_context.spark_connections
+    defaults = SparkOptions(conf=dict(worker_context.spark_conf))
     is_default = options.conn_id == AIRFLOWS_DEFAULT and AIRFLOWS_DEFAULT not in known
     if is_default and look_up("connection", AIRFLOWS_DEFAULT) is None:
         options = options.model_copy(update={"conn_id": None})
@@ -123,7 +123,7 @@ def _connection(options: SparkOptions, workplace: WorkerContext) -> SparkOptions
             "Set TIDEMILL_SPARK_CONNECTIONS or an Airflow connection, or name the master in the task"
         )
     if options.conn_id is None and (options.master is not None or DEFAULT_CONNECTION not in known):
-        master = SparkOptions(master=workplace.spark_master) if workplace.spark_master else SparkOptions()
+        master = SparkOptions(master=worker_context.spark_master) if worker_context.spark_master else SparkOptions()
         return (master if options.master is None else SparkOptions()).over(defaults)
     return known[options.conn_id or DEFAULT_CONNECTION].over(defaults)
 

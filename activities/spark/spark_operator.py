@@ -49,9 +49,9 @@ SHIPPED = ("jars", "py_files", "files", "archives")
 class SparkOperatorMode(KubernetesMode):
     """Cluster mode on Kubernetes, where the Spark operator runs spark-submit."""
 
-    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+    def cluster(self, start: SparkStart, launch: Callable[..., str], supervisor: AttemptSupervisor) -> Cluster:
         """Return the attempt's SparkApplication with its pod."""
-        return SparkOperator(work, launch, watch=watch)
+        return SparkOperator(start, launch, supervisor=supervisor)
 
 
 class SparkOperator(Kubernetes):
@@ -101,8 +101,8 @@ class SparkOperator(Kubernetes):
             message += f": it is {state}, and somebody has to resume it" if state else ". Is one running there?"
             if time.monotonic() > deadline:
                 raise OSError(message)
-            if self._watch is not None:
-                self._watch.check({"cluster": message})
+            if self._supervisor is not None:
+                self._supervisor.check({"cluster": message})
             time.sleep(1)
         return self._pod
 
@@ -250,29 +250,29 @@ def _why(application: dict[str, Any]) -> str:
     return cause_of(str(message).splitlines()) if message else ""
 
 
-def _application(work: SparkStart) -> dict[str, Any]:
+def _application(start: SparkStart) -> dict[str, Any]:
     """Return the type, the file and the arguments, as a SparkApplication has them."""
-    if work.script is not None and work.is_java:
-        java_class = {"mainClass": work.script.java_class} if work.script.java_class else {}
-        file, arguments = work.filled["application"], [str(one) for one in work.filled["application_args"]]
+    if start.script is not None and start.is_java:
+        java_class = {"mainClass": start.script.java_class} if start.script.java_class else {}
+        file, arguments = start.filled["application"], [str(one) for one in start.filled["application_args"]]
         return {"type": "Java", **java_class, "mainApplicationFile": file, "arguments": arguments}
-    file, *arguments = work.mode.application(work) or []
+    file, *arguments = start.mode.application(start) or []
     return {"type": "Python", "mainApplicationFile": file, "arguments": arguments}
 
 
-def _conf(work: SparkStart) -> dict[str, str]:
-    conf = {key: value for key, value in conf_of(work).items() if key not in OPERATORS_CONF}
-    if work.options.driver_class_path:
-        conf["spark.driver.extraClassPath"] = work.options.driver_class_path
+def _conf(start: SparkStart) -> dict[str, str]:
+    conf = {key: value for key, value in conf_of(start).items() if key not in OPERATORS_CONF}
+    if start.options.driver_class_path:
+        conf["spark.driver.extraClassPath"] = start.options.driver_class_path
     return conf
 
 
-def _check(work: SparkStart) -> None:
+def _check(start: SparkStart) -> None:
     """Fail the task for what stays on this worker's disk, or would be there for everybody to read."""
-    options = work.options
+    options = start.options
     named = {name: getattr(options, name) for name in SHIPPED}
-    if work.is_java:
-        named["application"] = (str(work.filled["application"]),)
+    if start.is_java:
+        named["application"] = (str(start.filled["application"]),)
     for option, files in named.items():
         if (local := next((file for file in files if not is_url(file)), None)) is not None:
             raise invalid(
@@ -284,7 +284,7 @@ def _check(work: SparkStart) -> None:
             raise invalid(
                 f"{option}: the Spark operator's SparkApplication has no such field. Leave it out, or use conf"
             )
-    if (secret := next((key for key in conf_of(work) if _is_secret(key)), None)) is not None:
+    if (secret := next((key for key in conf_of(start) if _is_secret(key)), None)) is not None:
         raise invalid(
             f"{secret!r} would be in the SparkApplication and on the operator's command line, for everybody to read. "
             "Let the cluster say it: spark.kubernetes.driver.secretKeyRef.NAME=secret:key"

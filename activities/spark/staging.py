@@ -114,7 +114,7 @@ def store_of(place: str) -> tuple[Any, str]:
     return fsspec.core.url_to_fs(place) if path is None else (LocalFileSystem(), str(path))
 
 
-def remove_starts(workplace: WorkerContext, output: StagedOutput, *, until: int | None = None) -> None:
+def remove_starts(worker_context: WorkerContext, output: StagedOutput, *, until: int | None = None) -> None:
     """Remove what the starts of an attempt have staged, of which *output* is one; with *until* none of later ones.
 
     A removal that fails, or takes long, is logged, and changes nothing of how the attempt ends: `tidemill cleanup
@@ -123,7 +123,7 @@ def remove_starts(workplace: WorkerContext, output: StagedOutput, *, until: int 
 
     def remove() -> None:
         try:
-            _remove_starts(workplace, output, until)
+            _remove_starts(worker_context, output, until)
         except Exception as error:  # a store, and what it needs, may raise anything
             log.warning("what a try has staged at %s cannot be removed: %s", output.staged, error)
 
@@ -135,15 +135,15 @@ def remove_starts(workplace: WorkerContext, output: StagedOutput, *, until: int 
         log.warning("what a try has staged at %s takes long to be removed, and is not waited for", output.staged)
 
 
-def remove_unpublished(workplace: WorkerContext, output: StagedOutput | None, *, until: int | None = None) -> None:
+def remove_unpublished(worker_context: WorkerContext, output: StagedOutput | None, *, until: int | None = None) -> None:
     """As `remove_starts`, for an attempt that ends without anything to publish, unless the worker keeps its output."""
-    if output is not None and not workplace.keeps_failed_output:
-        remove_starts(workplace, output, until=until)
+    if output is not None and not worker_context.keeps_failed_output:
+        remove_starts(worker_context, output, until=until)
 
 
-def _remove_starts(workplace: WorkerContext, output: StagedOutput, until: int | None) -> None:
+def _remove_starts(worker_context: WorkerContext, output: StagedOutput, until: int | None) -> None:
     files, place = store_of(output.staged)
-    user = workplace.user_of(output.bundle) if isinstance(files, LocalFileSystem) else None
+    user = worker_context.user_of(output.bundle) if isinstance(files, LocalFileSystem) else None
     folder, _, name = place.rpartition("/")
     attempt = name.rpartition("-")[0]
     with acting_as(user):

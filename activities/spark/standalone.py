@@ -28,17 +28,17 @@ class StandaloneMode(ClusterMode):
 
     writes_log: ClassVar[bool] = True
 
-    def cluster(self, work: SparkStart, *_: Any) -> Cluster:
+    def cluster(self, start: SparkStart, *_: Any) -> Cluster:
         """Return the attempt's driver, as the master knows it."""
-        return Standalone(work)
+        return Standalone(start)
 
 
 class Standalone(SharedFolder):
     """The driver runs on one of the cluster's workers, started there through spark-submit in client mode."""
 
-    def __init__(self, work: SparkStart) -> None:
-        super().__init__(work)
-        self._urls = rest_urls(work)
+    def __init__(self, start: SparkStart) -> None:
+        super().__init__(start)
+        self._urls = rest_urls(start)
 
     def find(self) -> str | None:
         """The master lists no drivers by name: the driver's own claim in the attempt's folder is what is found."""
@@ -116,23 +116,23 @@ class Standalone(SharedFolder):
         raise OSError(f"no master of Spark answers: {'; '.join(problems)}")
 
 
-def rest_urls(work: SparkStart) -> list[str]:
+def rest_urls(start: SparkStart) -> list[str]:
     """Where the REST APIs of the masters are: with standbys there are several, and one is in charge."""
-    if work.options.rest_url is not None:
-        return [url.rstrip("/") for url in work.options.rest_url.split(",")]
-    return [f"http://{host}:{REST_PORT}" for host, _ in masters(work)]
+    if start.options.rest_url is not None:
+        return [url.rstrip("/") for url in start.options.rest_url.split(",")]
+    return [f"http://{host}:{REST_PORT}" for host, _ in masters(start)]
 
 
-def master_of(work: SparkStart) -> str:
+def master_of(start: SparkStart) -> str:
     """The masters as their drivers reach them: users of cluster mode are used to naming the port of the REST API."""
-    named = [f"{host}:{MASTER_PORT if port == REST_PORT else port}" for host, port in masters(work)]
+    named = [f"{host}:{MASTER_PORT if port == REST_PORT else port}" for host, port in masters(start)]
     return f"spark://{','.join(named)}"
 
 
-def masters(work: SparkStart) -> list[tuple[str, int]]:
+def masters(start: SparkStart) -> list[tuple[str, int]]:
     """Host and port of each master that the options name."""
     found = []
-    for address in (work.options.master or "").removeprefix("spark://").split(","):
+    for address in (start.options.master or "").removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
         found.append((host, int(port)) if host and port.isdigit() else (address, MASTER_PORT))
     return found

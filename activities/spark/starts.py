@@ -24,7 +24,7 @@ from ...model.spec.tasks import (
 )
 from ...model.states import TaskState
 from ..attempts.folder import RESULT, AttemptFolder
-from ..attempts.lifecycle import attempt_variables, made_folder, workplace_watch
+from ..attempts.lifecycle import attempt_supervisor, attempt_variables, made_folder
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor
 from ..processes.answers import read_result
@@ -54,9 +54,9 @@ class Mode(ABC):
     conf: ClassVar[Mapping[str, str]] = {"spark.ui.port": "0"}
     """Defaults of drivers: a port of their own for the user interface."""
 
-    def driver_folder(self, work: "SparkStart") -> str:
+    def driver_folder(self, start: "SparkStart") -> str:
         """Return where the driver leaves what it leaves: in the attempt's folder, or in a container of its own."""
-        return str(work.folder.work)
+        return str(start.folder.work)
 
     def application(self, _: "SparkStart") -> list[str] | None:
         """Return what follows spark-submit's flags, of Python; None: the driver's side on the worker's disk."""
@@ -67,11 +67,11 @@ class Mode(ABC):
         return {}
 
     @abstractmethod
-    def run(self, work: "SparkStart") -> Outcome:
+    def run(self, start: "SparkStart") -> Outcome:
         """Run the application to its end, or submit it. Raises the task's failure."""
 
     @abstractmethod
-    def end(self, work: "SparkStart", application_id: str | None) -> None:
+    def end(self, start: "SparkStart", application_id: str | None) -> None:
         """End whatever the attempt has, and return when it is dead. *application_id*: what is known of it."""
 
 
@@ -90,7 +90,7 @@ class SparkStart:
     """Which part of the attempt's work it is, where that has files and sessions of its own."""
 
     attempt: TaskAttempt
-    workplace: WorkerContext
+    worker_context: WorkerContext
     options: SparkOptions
     mode: Mode
     folder: AttemptFolder
@@ -101,16 +101,18 @@ class SparkStart:
 
     @classmethod
     def of(
-        cls, attempt: TaskAttempt, workplace: WorkerContext, modes: Mapping[SparkMode, Mode], number: int = 1
+        cls, attempt: TaskAttempt, worker_context: WorkerContext, modes: Mapping[SparkMode, Mode], number: int = 1
     ) -> "SparkStart":
         """Raises the task's failure if it cannot be run as it is written."""
-        watch = workplace_watch(workplace, attempt.timeout)
-        options, fields = place_of(attempt, workplace, watch, lambda name: workplace.file_of(attempt, name))
+        supervisor = attempt_supervisor(worker_context, attempt.timeout)
+        options, fields = place_of(
+            attempt, worker_context, supervisor, lambda name: worker_context.file_of(attempt, name)
+        )
         task = filled_script(attempt.task, fields) or spark_task(attempt)
         if (problem := task.impossible_with(options.placed)) is not None:
             raise invalid(problem)
-        folder = made_folder(workplace, attempt)
-        return cls(attempt, workplace, options, modes[options.mode], folder, fields, number)
+        folder = made_folder(worker_context, attempt)
+        return cls(attempt, worker_context, options, modes[options.mode], folder, fields, number)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -119,11 +121,11 @@ class SparkStart:
 
     @property
     def directory(self) -> Path:
-        return self.workplace.directory(self.attempt)
+        return self.worker_context.directory(self.attempt)
 
     def file(self, name: str) -> Path:
         """The file that the task calls *name*, in the version of its DAG."""
-        return self.workplace.file_of(self.attempt, name)
+        return self.worker_context.file_of(self.attempt, name)
 
     @property
     def driver_folder(self) -> str:
@@ -131,7 +133,7 @@ class SparkStart:
 
     @cached_property
     def staged(self) -> StagedOutput | None:
-        return stage(self.attempt, self.filled["output"], self._number, self.directory, self.workplace.home)
+        return stage(self.attempt, self.filled["output"], self._number, self.directory, self.worker_context.home)
 
     @cached_property
     def staged_table(self) -> StagedTable | None:
@@ -159,7 +161,7 @@ class SparkStart:
         return isinstance(self.attempt.task, PySparkTask)
 
     def watch(self) -> AttemptSupervisor:
-        return workplace_watch(self.workplace, self.attempt.timeout, progress=self.progress)
+        return attempt_supervisor(self.worker_context, self.attempt.timeout, progress=self.progress)
 
     def progress(self) -> dict[str, Any] | None:
         """What the driver has told of itself last."""
@@ -178,7 +180,7 @@ class SparkStart:
         if outcome.state is not TaskState.SUCCESS:
             return outcome
         number, filled = self._start_of(result), self.filled
-        staged = stage(self.attempt, filled["output"], number, self.directory, self.workplace.home)
+        staged = stage(self.attempt, filled["output"], number, self.directory, self.worker_context.home)
         table = stage_table(self.attempt, filled["table"], filled["replace_where"], number)
         return outcome.model_copy(update={"staged": staged, "staged_table": table})
 
@@ -201,7 +203,7 @@ class SparkStart:
         if self.staged_table is not None:
             plan["table"] = self.staged_table.model_dump()
         if isinstance(task, PySparkTask):
-            code = self.workplace.code_of(self.attempt)
+            code = self.worker_context.code_of(self.attempt)
             plan["function"] = {"path": str(code.path), "roots": [str(root) for root in code.roots]}
         if (side := spark_task(self.attempt).driver_side) is not None:
             plan["side"] = {
@@ -234,9 +236,9 @@ class SparkStart:
         return statements
 
 
-def cluster_name(work: SparkStart) -> str:
+def cluster_name(start: SparkStart) -> str:
     """Return what a cluster knows the attempt by: the name of its driver's pod, the tag of its YARN application."""
-    return f"tidemill-{work.attempt.uuid.hex}"
+    return f"tidemill-{start.attempt.uuid.hex}"
 
 
 def sql_of(attempt: TaskAttempt, returned: Outcome, taken: timedelta) -> TaskAttempt:

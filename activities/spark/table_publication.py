@@ -28,21 +28,21 @@ class TablePublication(SparkStart):
     withdraws: bool = False
 
     @classmethod
-    def of_branch(cls, work: SparkStart, question: TableAttempt, modes: Mapping[SparkMode, Mode]) -> Self:
+    def of_branch(cls, start: SparkStart, question: TableAttempt, modes: Mapping[SparkMode, Mode]) -> Self:
         """Return the publication that *question* asks for.
 
         In place of cluster mode it is below this worker, in local mode.
         """
-        options, attempt = work.options, work.attempt
-        if work.mode.outlives_worker:
+        options, attempt = start.options, start.attempt
+        if start.mode.outlives_worker:
             conf = {name: value for name, value in options.conf.items() if not name.startswith("spark.driver.memory")}
             local = {"master": DEFAULT_MASTER, "deploy_mode": None, "driver_cores": None}
             options = options.model_copy(update={**local, "driver_memory": DRIVER_MEMORY, "conf": conf})
         # Not below the attempt's, which is removed some time after its outcome is known.
         apart = attempt.model_copy(update={"execution": f"{attempt.execution}-{cls.part}"})
-        folder = work.workplace.attempt_folder(apart).make()
+        folder = start.worker_context.attempt_folder(apart).make()
         nothing_else = {
-            "env": work.filled["env"],
+            "env": start.filled["env"],
             "output": None,
             "table": None,
             "replace_where": None,
@@ -50,9 +50,9 @@ class TablePublication(SparkStart):
         }
         mode = modes[options.mode]
         # After all that have published: what these have on a Connect server is ended first.
-        number = work.number + (MAX_STARTS if question.withdraws else 0)
-        start = (attempt, work.workplace, options, mode, folder, nothing_else, number)
-        return cls(*start, table=question.staged, withdraws=question.withdraws)
+        number = start.number + (MAX_STARTS if question.withdraws else 0)
+        begun = (attempt, start.worker_context, options, mode, folder, nothing_else, number)
+        return cls(*begun, table=question.staged, withdraws=question.withdraws)
 
     @property
     def script(self) -> SparkSubmitTask | None:

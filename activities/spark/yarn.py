@@ -49,26 +49,26 @@ class YarnMode(ClusterMode):
     has_own_python: ClassVar[bool] = True
     read_from_conf: ClassVar[tuple[str, ...]] = ("spark.yarn.tags",)
 
-    def cluster(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor) -> Cluster:
+    def cluster(self, start: SparkStart, launch: Callable[..., str], supervisor: AttemptSupervisor) -> Cluster:
         """Return the attempt's application, as the ResourceManager knows it."""
-        return Yarn(work, launch, watch)
+        return Yarn(start, launch, supervisor)
 
-    def driver_folder(self, work: SparkStart) -> str:
+    def driver_folder(self, start: SparkStart) -> str:
         """Return a folder below the container's: containers share their host with others."""
-        return cluster_name(work)
+        return cluster_name(start)
 
-    def application(self, work: SparkStart) -> list[str]:
+    def application(self, start: SparkStart) -> list[str]:
         """Return the driver's side, which spark-submit brings, with its archive beside it."""
-        return [str(DRIVER), ARCHIVE, *application_there(work)]
+        return [str(DRIVER), ARCHIVE, *application_there(start)]
 
-    def identity(self, work: SparkStart) -> dict[str, str]:
+    def identity(self, start: SparkStart) -> dict[str, str]:
         """Return the attempt's tag beside the task's own, one try of YARN's, and the driver's environment."""
-        own = work.options.conf.get("spark.yarn.tags")
+        own = start.options.conf.get("spark.yarn.tags")
         return {
-            "spark.yarn.tags": f"{own},{cluster_name(work)}" if own else cluster_name(work),
+            "spark.yarn.tags": f"{own},{cluster_name(start)}" if own else cluster_name(start),
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.submit.waitAppCompletion": "false",
-            **{f"spark.yarn.appMasterEnv.{name}": value for name, value in work.variables.items()},
+            **{f"spark.yarn.appMasterEnv.{name}": value for name, value in start.variables.items()},
         }
 
 
@@ -79,12 +79,14 @@ class Yarn:
     among the lines that it prints.
     """
 
-    def __init__(self, work: SparkStart, launch: Callable[..., str], watch: AttemptSupervisor | None = None) -> None:
-        self._work, self._watch = work, watch
-        self._tag = cluster_name(work)
+    def __init__(
+        self, start: SparkStart, launch: Callable[..., str], supervisor: AttemptSupervisor | None = None
+    ) -> None:
+        self._work, self._supervisor = start, supervisor
+        self._tag = cluster_name(start)
         self._launch = launch
-        self._named = work.options.rest_url
-        self._lines = DriverLines(work.attempt.uuid.hex)
+        self._named = start.options.rest_url
+        self._lines = DriverLines(start.attempt.uuid.hex)
         self._looked_at = 0.0
         self._silent_since: float | None = None
         self._is_given_up = False
@@ -168,7 +170,7 @@ class Yarn:
             return
         with suppress(OSError):
             printed = [*log_of(app, "stderr").splitlines(), *printed]
-        with self._work.workplace.log_at(folder.log, new_masker()) as log:
+        with self._work.worker_context.log_at(folder.log, new_masker()) as log:
             log.feed("".join(f"{line}\n" for line in printed).encode())
         if (report := self._lines.reports.get("result")) is not None:  # how it went is told when it has ended
             folder.hand_over(RESULT, json.dumps(report))
@@ -191,8 +193,8 @@ class Yarn:
         while self.find() is None:
             if time.monotonic() >= deadline:
                 return True
-            if self._watch is not None:
-                self._watch.check({"cluster": "waits for what an earlier start may have submitted"})
+            if self._supervisor is not None:
+                self._supervisor.check({"cluster": "waits for what an earlier start may have submitted"})
             time.sleep(1)
         return False
 

@@ -29,8 +29,8 @@ SLICE = 0.2
 
 
 class WatchActivities:
-    def __init__(self, workplace: WorkerContext) -> None:
-        self._workplace = workplace
+    def __init__(self, worker_context: WorkerContext) -> None:
+        self._worker_context = worker_context
         self.other_namespaces: OtherNamespaces | None = None
 
     @activity.defn(name="tidemill.watch", no_thread_cancel_exception=True)
@@ -77,7 +77,7 @@ class WatchActivities:
             execution=activity.info().workflow_run_id or "1",
             source=watching.source,
         )
-        folder = self._workplace.attempt_folder(attempt)
+        folder = self._worker_context.attempt_folder(attempt)
         more |= {
             "asset": watching.asset,
             "watcher": watching.name,
@@ -87,14 +87,14 @@ class WatchActivities:
         calls_code = more["files"] is None
         try:
             ended = run_in_child(
-                self._workplace, attempt, folder, "watch", _patience(), whole, calls_code=calls_code, **more
+                self._worker_context, attempt, folder, "watch", _patience(), whole, calls_code=calls_code, **more
             )
         except ApplicationError as error:
             if error.type != TASK_FAILED:
                 raise
             return WatchAnswer(error=_failure_text(error)[:LONGEST_ERROR])
         finally:
-            self._workplace.leftovers.add(folder.path)
+            self._worker_context.leftovers.add(folder.path)
         if not isinstance(ended.answer, Watched):
             return WatchAnswer(error="its process has told of nothing")
         return ended.answer.answer

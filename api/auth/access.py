@@ -78,11 +78,11 @@ async def authorise(request: Request) -> Person:
     return person
 
 
-async def check_tags(source: CachedClient, person: Person, dag_id: str | None) -> None:
+async def check_tags(client: CachedClient, person: Person, dag_id: str | None) -> None:
     """Answers 403 where somebody's role holds for DAGs with certain tags, and this is none of them."""
     if not person.tags:
         return
-    tags = (await source.spec(dag_id)).tags if dag_id is not None and dag_id != "~" else ()
+    tags = (await client.spec(dag_id)).tags if dag_id is not None and dag_id != "~" else ()
     if not set(tags) & set(person.tags):
         raise HTTPException(403, f"{person.name} may change DAGs with the tags {', '.join(person.tags)}, and no others")
 

@@ -21,11 +21,11 @@ class Access:
     def __init__(
         self,
         secret: bytes,
-        tokens: TokenFile | None = None,
+        token_file: TokenFile | None = None,
         oidc: Oidc | None = None,
         ended: EndedSessions | None = None,
     ) -> None:
-        self.tokens, self.oidc = tokens, oidc
+        self.tokens, self.oidc = token_file, oidc
         self._ended = ended or EndedSessions(None, SESSION_SECONDS)
         self._secret = secret
 

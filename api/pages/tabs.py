@@ -66,29 +66,29 @@ def _view(name: str, destination: str, route: str, href: str) -> dict[str, Any]:
 
 
 @router.get("/tidemill/dags/{dag_id}/explain")
-async def explain(source: Source, dag_id: str) -> str:
+async def explain(client: Source, dag_id: str) -> str:
     """Why the DAG does what it does, or nothing."""
-    found = await source.tidemill.dags.explain(dag_id)
-    temporal = source.temporal_link(dag_workflow_id(dag_id))
+    found = await client.tidemill.dags.explain(dag_id)
+    temporal = client.temporal_link(dag_workflow_id(dag_id))
     return rendered("explain.html", title=f"Why {dag_id} does what it does", found=found, temporal=temporal)
 
 
 @router.get("/tidemill/dags/{dag_id}/schedule")
-async def schedule(source: Source, dag_id: str) -> str:
+async def schedule(client: Source, dag_id: str) -> str:
     """The next runs of the DAG."""
-    view, infos = await source.view(dag_id), await source.tidemill.dags.upcoming(dag_id, UPCOMING)
+    view, infos = await client.view(dag_id), await client.tidemill.dags.upcoming(dag_id, UPCOMING)
     runs, words = by_the_clock(infos, view.schedule), in_words(view.schedule)
     title = f"What comes next in {dag_id}"
     return rendered("schedule.html", title=title, note=view.next_dagrun_note, runs=runs, words=words)
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")
-async def why(source: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
+async def why(client: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """Why a task has its state, and what became of its tries. The index is filled in for mapped tasks only."""
-    run, _, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
-    _, _, views = await instances_of(source, dag_id, run_id)
+    run, _, view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
+    _, _, views = await instances_of(client, dag_id, run_id)
     upstream = [other for other in views if split_key(other.key)[0] in view.upstream]
-    temporal = source.temporal_link(run.workflow_id)
+    temporal = client.temporal_link(run.workflow_id)
     return rendered(
         "why.html", title=f"{dag_id}.{view.key} in {run_id}", view=view, upstream=upstream, temporal=temporal
     )
@@ -99,12 +99,12 @@ def _index(given: str) -> int:
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/spark")
-async def spark(source: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
+async def spark(client: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """What a Spark application is, and how far it has come."""
-    run, spec, view = await one_instance(source, dag_id, run_id, task_id, _index(map_index))
+    run, spec, view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
     task = spec.by_id.get(task_id) if spec is not None else None
     options = spark_options(task) if isinstance(task, SparkWork) else None
-    tries = await _applications(source, dag_id, run_id, view) if options is not None else []
+    tries = await _applications(client, dag_id, run_id, view) if options is not None else []
     return rendered(
         "spark.html",
         title=f"Spark application of {dag_id}.{view.key} in {run_id}",
@@ -112,15 +112,15 @@ async def spark(source: Source, dag_id: str, run_id: str, task_id: str, map_inde
         task=options,
         done=share_done(view.progress or {}),
         tries=tries,
-        temporal=source.temporal_link(run.workflow_id),
+        temporal=client.temporal_link(run.workflow_id),
     )
 
 
-async def _applications(source: CachedClient, dag_id: str, run_id: str, view: TaskView) -> list[SparkTry] | None:
+async def _applications(client: CachedClient, dag_id: str, run_id: str, view: TaskView) -> list[SparkTry] | None:
     """What the applications of its tries came to; None where that cannot be read now."""
-    run = await source.run(dag_id, run_id)
-    runs, details_of = partial(source.runs, dag_id), partial(source.details, dag_id)
-    query = spark_tries(source.settings, dag_id, run, view, runs, details_of, in_time)
+    run = await client.run(dag_id, run_id)
+    runs, details_of = partial(client.runs, dag_id), partial(client.details, dag_id)
+    query = spark_tries(client.settings, dag_id, run, view, runs, details_of, in_time)
     try:
         return await asyncio.wait_for(query, READ_TIMEOUT)
     except Exception:  # whatever a store's client raises: the page is shown without them
@@ -129,10 +129,10 @@ async def _applications(source: CachedClient, dag_id: str, run_id: str, view: Ta
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/timeline")
-async def show_timeline(source: Source, dag_id: str, run_id: str) -> str:
+async def show_timeline(client: Source, dag_id: str, run_id: str) -> str:
     """When each try waited and worked, and where."""
-    run = await source.run(dag_id, run_id)
-    details, starts = await source.details(dag_id, run), await source.starts(dag_id, run)
+    run = await client.run(dag_id, run_id)
+    details, starts = await client.details(dag_id, run), await client.starts(dag_id, run)
     line = Timeline(None, None, []) if details is None else timeline(details, starts or (), datetime.now(UTC))
     return await asyncio.to_thread(  # there may be thousands of tries
         rendered,
@@ -140,42 +140,42 @@ async def show_timeline(source: Source, dag_id: str, run_id: str) -> str:
         title=f"Tries of {dag_id} in {run_id}",
         line=line,
         forgotten=starts is None,
-        temporal=source.temporal_link(run.workflow_id) if starts is not None else None,
+        temporal=client.temporal_link(run.workflow_id) if starts is not None else None,
     )
 
 
 @router.get("/tidemill/dags/{dag_id}/replay")
-async def replay_dag(source: Source, dag_id: str) -> str:
+async def replay_dag(client: Source, dag_id: str) -> str:
     """The decisions of the DAG, step by step."""
-    return await _replay(source, dag_workflow_id(dag_id), f"Decisions of {dag_id}")
+    return await _replay(client, dag_workflow_id(dag_id), f"Decisions of {dag_id}")
 
 
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/replay")
-async def replay_run(source: Source, dag_id: str, run_id: str) -> str:
+async def replay_run(client: Source, dag_id: str, run_id: str) -> str:
     """The decisions of a run, step by step."""
-    run = await source.run(dag_id, run_id)
-    return await _replay(source, run.workflow_id, f"Decisions of {dag_id} in {run_id}")
+    run = await client.run(dag_id, run_id)
+    return await _replay(client, run.workflow_id, f"Decisions of {dag_id} in {run_id}")
 
 
-async def _replay(source: CachedClient, workflow_id: str, title: str) -> str:
+async def _replay(client: CachedClient, workflow_id: str, title: str) -> str:
     try:
-        found = await source.replays.of(source.tidemill.client, workflow_id)
+        found = await client.replays.of(client.tidemill.client, workflow_id)
         steps, problem = found[-STEPS_SHOWN:], None
     except (NotFoundError, InvalidInputError) as error:
         steps, problem = [], str(error)
-    temporal = source.temporal_link(workflow_id)
+    temporal = client.temporal_link(workflow_id)
     return await asyncio.to_thread(
         rendered, "replay.html", title=title, steps=steps, problem=problem, most=STEPS_SHOWN, temporal=temporal
     )
 
 
 @router.get("/tidemill/pools")
-async def pools(source: Source) -> str:
+async def pools(client: Source) -> str:
     """Who holds slots of pools, and who waits for some."""
-    return rendered("pools.html", title="Pools", pools=await source.tidemill.pools.list())
+    return rendered("pools.html", title="Pools", pools=await client.tidemill.pools.list())
 
 
 @router.get("/tidemill/bundles")
-async def bundles(source: Source) -> str:
+async def bundles(client: Source) -> str:
     """Folders and repositories of DAG files."""
-    return rendered("bundles.html", title="Bundles of DAG files", bundles=await source.tidemill.bundles.list())
+    return rendered("bundles.html", title="Bundles of DAG files", bundles=await client.tidemill.bundles.list())

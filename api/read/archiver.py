@@ -19,31 +19,31 @@ AT_ONCE = 4
 """So many runs are asked at a time: each may have to be replayed by a worker."""
 
 
-async def archive_for_ever(source: CachedClient) -> None:
+async def archive_for_ever(client: CachedClient) -> None:
     """Keeps runs that end, until it is cancelled."""
     while True:
         try:
             with patiently():
-                await source.delete_what_was_meant()
-                await sweep(source)
+                await client.delete_what_was_meant()
+                await sweep(client)
         except Exception:  # an outage of Temporal, of its workers, or of the database
             log.exception("runs that have ended could not be archived, and are looked for again")
         await asyncio.sleep(EVERY)
 
 
-async def sweep(source: CachedClient) -> int:
+async def sweep(client: CachedClient) -> int:
     """Keeps the runs that have ended since the last sweep; how many. Those that cannot be asked are left for the next.
 
     Raises RPCError where Temporal does not answer.
     """
     began = datetime.now(UTC)
-    since = await source.ended.swept_until()
+    since = await client.ended.swept_until()
     room, kept, left = asyncio.Semaphore(AT_ONCE), 0, 0
 
     async def keep(row: RunRow) -> None:
         nonlocal kept, left
         try:
-            kept += await source.archive(row)
+            kept += await client.archive(row)
         except NotFoundError:  # Temporal has forgotten it meanwhile
             return
         except Exception as error:  # one that cannot be read keeps no other from being kept
@@ -54,7 +54,7 @@ async def sweep(source: CachedClient) -> int:
 
     keeping: set[asyncio.Task[None]] = set()
     try:
-        async for row in ended_rows(source.tidemill.client, since):
+        async for row in ended_rows(client.tidemill.client, since):
             await room.acquire()
             task = asyncio.create_task(keep(row))
             keeping.add(task)
@@ -62,5 +62,5 @@ async def sweep(source: CachedClient) -> int:
     finally:
         await asyncio.gather(*keeping)
     if not left:
-        await source.ended.set_swept_until(began - LAG)
+        await client.ended.set_swept_until(began - LAG)
     return kept

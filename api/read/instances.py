@@ -17,20 +17,20 @@ MAX_RUNS = 100
 Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
 
 
-async def instances_of(source: CachedClient, dag_id: str, run_id: str) -> Instances:
+async def instances_of(client: CachedClient, dag_id: str, run_id: str) -> Instances:
     """A run, its version of the DAG, and its instances. Raises NotFoundError for a run that is not there."""
-    run = await source.run(dag_id, run_id)
-    details = await source.details(dag_id, run)
+    run = await client.run(dag_id, run_id)
+    details = await client.details(dag_id, run)
     if details is None:
         raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is not known to Temporal any more")
-    return details.run, await source.run_spec(dag_id, run), list(details.tasks)
+    return details.run, await client.run_spec(dag_id, run), list(details.tasks)
 
 
 async def one_instance(
-    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int
+    client: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int
 ) -> tuple[RunIdentity, DagSpec | None, TaskView]:
     """An instance. Raises NotFoundError if there is none."""
-    run, spec, views = await instances_of(source, dag_id, run_id)
+    run, spec, views = await instances_of(client, dag_id, run_id)
     for view in views:
         if view.task_id == task_id and view.map_index == map_index:
             return run, spec, view
@@ -39,16 +39,16 @@ async def one_instance(
 
 
 async def chosen_between(
-    source: CachedClient, dag_id: str, since: datetime | None, until: datetime | None
+    client: CachedClient, dag_id: str, since: datetime | None, until: datetime | None
 ) -> list[str]:
     """The runs of a DAG by their logical dates; see `runs_between`. Raises InvalidInputError for too many."""
-    return _few(dag_id, runs_between(await source.runs(dag_id), since, until))
+    return _few(dag_id, runs_between(await client.runs(dag_id), since, until))
 
 
-async def chosen_around(source: CachedClient, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
+async def chosen_around(client: CachedClient, dag_id: str, run_id: str, *, past: bool, future: bool) -> list[str]:
     """The run, and those before and after it where they are meant; see `runs_around`. Raises InvalidInputError."""
-    run = await source.run(dag_id, run_id)
-    return _few(dag_id, runs_around(run, await source.runs(dag_id), past=past, future=future))
+    run = await client.run(dag_id, run_id)
+    return _few(dag_id, runs_around(run, await client.runs(dag_id), past=past, future=future))
 
 
 def _few(dag_id: str, runs: Sequence[RunView]) -> list[str]:
@@ -60,16 +60,16 @@ def _few(dag_id: str, runs: Sequence[RunView]) -> list[str]:
     return [run.run_id for run in runs]
 
 
-async def would_clear(source: CachedClient, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
+async def would_clear(client: CachedClient, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
     """The instances that would run again."""
-    run, spec, views = await instances_of(source, dag_id, run_id)
+    run, spec, views = await instances_of(client, dag_id, run_id)
     keys = {*to_clear(_known(spec), {view.key: view.state for view in views}, request)}
     return run, spec, [view for view in views if view.key in keys]
 
 
-async def would_mark(source: CachedClient, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
+async def would_mark(client: CachedClient, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
     """The instances that would be marked."""
-    run, spec, views = await instances_of(source, dag_id, run_id)
+    run, spec, views = await instances_of(client, dag_id, run_id)
     keys = {*selected(_known(spec), {view.key: view.state for view in views}, request)}
     return run, spec, [view for view in views if view.key in keys]
 

@@ -69,7 +69,7 @@ class AnswerBody(Body):
 
 @router.get(RUN + "/hitlDetails")
 async def get_approvals(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     limit: Limit = 50,
@@ -95,15 +95,15 @@ async def get_approvals(
     """Tasks of a run that wait for a person, or have; of a DAG (`~` as run), of its newest runs."""
     if dag_id == "~":
         waiting = response_received is False
-        rows = [row for row in await source.all_runs() if row.dag_id and dag_run_id in ("~", row.run_id)]
+        rows = [row for row in await client.all_runs() if row.dag_id and dag_run_id in ("~", row.run_id)]
         rows = [row for row in rows if row.counts.get("awaiting_input")] if waiting else rows[:MAX_RUNS]
         runs = [(row.dag_id, row.run_id) for row in rows]
     elif dag_run_id == "~":
-        runs = [(dag_id, view.run_id) for view in (await source.runs(dag_id))[:MAX_RUNS] if view.state != "queued"]
+        runs = [(dag_id, view.run_id) for view in (await client.runs(dag_id))[:MAX_RUNS] if view.state != "queued"]
     else:
-        await source.run(dag_id, dag_run_id)
+        await client.run(dag_id, dag_run_id)
         runs = [(dag_id, dag_run_id)]
-    instances = await each(runs, lambda one: instances_of(source, *one))
+    instances = await each(runs, lambda one: instances_of(client, *one))
     found = [one for part in instances for one in details_of(*part)]
     wanted = {
         "response_received": response_received,
@@ -129,9 +129,9 @@ async def get_approvals(
 
 
 @router.get(MAPPED + "/hitlDetails")
-async def get_approval(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
+async def get_approval(client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
     """What a task asks a person, and the answer."""
-    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     found = detail_of(run, spec, view)
     if found is None:
         raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} waits for nobody's answer")
@@ -140,10 +140,10 @@ async def get_approval(source: Source, dag_id: str, dag_run_id: str, task_id: st
 
 @router.get(MAPPED + "/hitlDetails/tries/{try_number}")
 async def get_approval_of_try(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int, try_number: int
 ) -> dict[str, Any]:
     """What a task asked in one of its tries, and the answer."""
-    found = await get_approval(source, dag_id, dag_run_id, task_id, map_index)
+    found = await get_approval(client, dag_id, dag_run_id, task_id, map_index)
     if found["task_instance"]["try_number"] != try_number:
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number} that waits")
     return found
@@ -152,7 +152,7 @@ async def get_approval_of_try(
 @router.patch(MAPPED + "/hitlDetails")
 async def answer_approval(
     request: Request,
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -161,7 +161,7 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     detail = detail_of(run, spec, view)
     if detail is None:
         raise NotFoundError(f"task {task_id!r} of run {run.run_id!r} waits for nobody's answer")
@@ -182,8 +182,8 @@ async def answer_approval(
         by=name,
     )
     with bad_requests():
-        await source.tidemill.tasks.respond(dag_id, dag_run_id, answer)
-    await source.changed(dag_id, dag_run_id)
+        await client.tidemill.tasks.respond(dag_id, dag_run_id, answer)
+    await client.changed(dag_id, dag_run_id)
     return {
         "responded_by": user_named(name),
         "responded_at": datetime.now(UTC).isoformat(),

@@ -36,15 +36,15 @@ AT_ONCE = 20
 BEGINNING = "1970-01-01T00:00:00Z"
 
 
-async def _views(source: CachedClient) -> list[AssetView]:
-    return await each(await source.assets(), source.asset)
+async def _views(client: CachedClient) -> list[AssetView]:
+    return await each(await client.assets(), client.asset)
 
 
-async def named_asset(source: CachedClient, number: int) -> AssetView:
+async def named_asset(client: CachedClient, number: int) -> AssetView:
     """The asset that a number means. Raises NotFoundError."""
-    for name in await source.assets():
+    for name in await client.assets():
         if asset_number(name) == number:
-            return await source.asset(name)
+            return await client.asset(name)
     raise NotFoundError(f"there is no asset {number}")
 
 
@@ -103,7 +103,7 @@ def event_answer(event: AssetEvent, group: str) -> dict[str, Any]:
 
 @router.get("/api/v2/assets")
 async def get_assets(
-    source: Source,
+    client: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     name_pattern: str | None = None,
@@ -121,7 +121,7 @@ async def get_assets(
         "uri_pattern": uri_pattern,
         "uri_prefix_pattern": uri_prefix_pattern,
     }
-    views = [view for view in await _views(source) if matches(view, wanted, {})]
+    views = [view for view in await _views(client) if matches(view, wanted, {})]
     views = [view for view in views if not dag_ids or {*view.consumers, *view.producers} & {*dag_ids}]
     views = [view for view in views if not only_active or view.consumers or view.producers]
     orders: dict[str, Any] = {
@@ -145,7 +145,7 @@ class EventBody(Body):
 
 @router.get("/api/v2/assets/events")
 async def get_events(
-    source: Source,
+    client: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["timestamp"],  # noqa: B006
@@ -175,8 +175,8 @@ async def get_events(
         "timestamp_lte": timestamp_lte,
         "timestamp_lt": timestamp_lt,
     }
-    names = [name for name in await source.assets() if asset_id in (None, asset_number(name))]
-    found = [event for name in names for event in await source.asset_events(name)]
+    names = [name for name in await client.assets() if asset_id in (None, asset_number(name))]
+    found = [event for name in names for event in await client.asset_events(name)]
     found = [event for event in found if matches(event, wanted, {"asset_id": lambda event: asset_number(event.name)})]
     orders: dict[str, Any] = {
         name: lambda event, name=name: getattr(event, name)
@@ -184,32 +184,32 @@ async def get_events(
     }
     orders["id"] = orders["timestamp"]
     part = page(ordered(found, order_by, orders), limit, offset)
-    return {"asset_events": await _event_answers(source, part.items), "total_entries": part.total}
+    return {"asset_events": await _event_answers(client, part.items), "total_entries": part.total}
 
 
-async def _event_answers(source: CachedClient, events: Sequence[AssetEvent]) -> list[dict[str, Any]]:
+async def _event_answers(client: CachedClient, events: Sequence[AssetEvent]) -> list[dict[str, Any]]:
     async def group_of(name: str) -> tuple[str, str]:
-        return name, (await source.asset(name)).group
+        return name, (await client.asset(name)).group
 
     groups = dict(await each(sorted({event.name for event in events}), group_of))
     return [event_answer(event, groups.get(event.name, "asset")) for event in events]
 
 
 @router.post("/api/v2/assets/events")
-async def make_event(source: Source, body: EventBody) -> dict[str, Any]:
+async def make_event(client: Source, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
-    view = await named_asset(source, body.asset_id)
+    view = await named_asset(client, body.asset_id)
     extra = {**body.extra, "from_rest_api": True} if "extra" in body.model_fields_set else {}  # as Airflow marks it
-    event = await source.tidemill.assets.emit(view.name, extra=extra, partition_key=body.partition_key)
+    event = await client.tidemill.assets.emit(view.name, extra=extra, partition_key=body.partition_key)
     assert event is not None  # noqa: S101 - its cause is new
-    source.asset_changed(view.name)
+    client.asset_changed(view.name)
     return event_answer(event, view.group)
 
 
 @router.get("/api/v2/assets/{asset_id}")
-async def get_asset(source: Source, asset_id: int) -> dict[str, Any]:
+async def get_asset(client: Source, asset_id: int) -> dict[str, Any]:
     """An asset."""
-    return asset_answer(await named_asset(source, asset_id))
+    return asset_answer(await named_asset(client, asset_id))
 
 
 class MaterializeBody(Body):
@@ -227,7 +227,7 @@ class MaterializeBody(Body):
 
 @router.post("/api/v2/assets/{asset_id}/materialize")
 async def materialize(
-    source: Source, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
+    client: Source, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
 ) -> RunAnswer:
     """Has the DAG run that writes the asset."""
     given = body or MaterializeBody()
@@ -237,31 +237,31 @@ async def materialize(
         run_id=given.dag_run_id, conf=given.conf or {}, triggering_user_name=user_name(person),
         **given.model_dump(include={"data_interval_start", "data_interval_end", "logical_date", "run_after"}),
     )  # fmt: skip
-    asset = await named_asset(source, asset_id)
+    asset = await named_asset(client, asset_id)
     if not asset.producers:
         raise NotFoundError(f"asset {asset.name!r} is written by no DAG")
     if len(asset.producers) > 1:
         raise ConflictError(f"asset {asset.name!r} is written by {', '.join(asset.producers)}: trigger one of them")
     with bad_requests():
-        made = await source.tidemill.assets.materialize(asset.name, request)
-    await source.changed(made.dag_id)
-    await source.note([(made.dag_id, made.run_id, "", UNMAPPED)], given.note)
-    seen = await after_change(source.run(made.dag_id, made.run_id), lambda: just_made(made))
+        made = await client.tidemill.assets.materialize(asset.name, request)
+    await client.changed(made.dag_id)
+    await client.note([(made.dag_id, made.run_id, "", UNMAPPED)], given.note)
+    seen = await after_change(client.run(made.dag_id, made.run_id), lambda: just_made(made))
     return (
-        await noted(source.notes, [run_answer(made.dag_id, seen, made, await version_in_place_of(source, made.dag_id))])
+        await noted(client.notes, [run_answer(made.dag_id, seen, made, await version_in_place_of(client, made.dag_id))])
     )[0]
 
 
 @router.get("/ui/dependencies")
 async def get_dependencies(
-    source: Source,
+    client: Source,
     node_id: str | None = None,
     dependency_type: Literal["scheduling", "data"] = "scheduling",  # noqa: ARG001 - there is one graph
 ) -> dict[str, Any]:
     """The graph of DAGs and assets; *node_id*: only what leads to it or comes of it."""
     nodes: dict[str, dict[str, Any]] = {}
     edges: list[dict[str, Any]] = []
-    for view in await _views(source):
+    for view in await _views(client):
         asset = f"asset:{asset_number(view.name)}"
         nodes[asset] = {"id": asset, "label": view.name, "type": "asset"}
         for dag_id in (*view.producers, *view.consumers):
@@ -292,11 +292,11 @@ def connected(start: str, edges: list[dict[str, Any]]) -> set[str]:
 
 
 @router.get("/ui/next_run_assets/{dag_id}")
-async def get_next_run_assets(source: Source, dag_id: str) -> dict[str, Any]:
+async def get_next_run_assets(client: Source, dag_id: str) -> dict[str, Any]:
     """What a DAG waits for, and since when which of it is there for its next run."""
-    spec = await source.spec(dag_id)
+    spec = await client.spec(dag_id)
     condition = waited_for(spec.schedule)
-    there = {row.name: row.since for row in await source.tidemill.dags.gathered(dag_id)}
+    there = {row.name: row.since for row in await client.tidemill.dags.gathered(dag_id)}
     events: list[dict[str, Any]] = [
         {
             "id": asset_number(asset.name),
@@ -317,9 +317,9 @@ async def get_next_run_assets(source: Source, dag_id: str) -> dict[str, Any]:
 
 
 @router.get("/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/upstreamAssetEvents")
-async def get_upstream_events(source: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+async def get_upstream_events(client: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
     """The events that a run was made for."""
-    details = await source.details(dag_id, await source.run(dag_id, dag_run_id))
+    details = await client.details(dag_id, await client.run(dag_id, dag_run_id))
     events = details.run.asset_events if details is not None else ()
-    found = await _event_answers(source, events)
+    found = await _event_answers(client, events)
     return {"asset_events": found, "total_entries": len(found)}

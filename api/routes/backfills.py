@@ -75,34 +75,34 @@ class BackfillBody(Body):
     """Not heeded: runs that a backfill makes are of the version in place, also those that it makes again."""
 
 
-async def found_in(source: CachedClient, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
+async def found_in(client: CachedClient, dag_ids: list[str]) -> list[tuple[BackfillAnswer, BackfillProgress]]:
     found = [
-        (BackfillAnswer.of(dag_id, await source.display_name(dag_id), one), one)
+        (BackfillAnswer.of(dag_id, await client.display_name(dag_id), one), one)
         for dag_id in dag_ids
-        for one in await source.tidemill.backfills.list(dag_id)
+        for one in await client.tidemill.backfills.list(dag_id)
     ]
-    source.backfills_seen.update({answer.id: answer.dag_id for answer, _ in found})
+    client.backfills_seen.update({answer.id: answer.dag_id for answer, _ in found})
     return found
 
 
-async def _by_number(source: CachedClient, number: int) -> tuple[str, BackfillProgress]:
+async def _by_number(client: CachedClient, number: int) -> tuple[str, BackfillProgress]:
     """The backfill that a number means: where it was seen last, else wherever it is."""
-    seen = source.backfills_seen.get(number)
-    for dag_id in [seen] if seen is not None else [row.dag_id for row in await source.rows()]:
-        for answer, one in await found_in(source, [dag_id]):
+    seen = client.backfills_seen.get(number)
+    for dag_id in [seen] if seen is not None else [row.dag_id for row in await client.rows()]:
+        for answer, one in await found_in(client, [dag_id]):
             if answer.id == number:
                 return dag_id, one
     raise NotFoundError(f"there is no backfill {number}")
 
 
 async def _listed(
-    source: CachedClient, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
+    client: CachedClient, dag_id: str | None, active: bool | None, limit: int, offset: int, order_by: list[str]
 ) -> BackfillCollection:
-    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in await source.rows()]
+    dag_ids = [dag_id] if dag_id is not None else [row.dag_id for row in await client.rows()]
     parts = (
-        await each(dag_ids, lambda one: found_in(source, [one]))
+        await each(dag_ids, lambda one: found_in(client, [one]))
         if dag_id is None
-        else [await found_in(source, dag_ids)]
+        else [await found_in(client, dag_ids)]
     )
     found = [answer for part in parts for answer, _ in part]
     found = [one for one in found if active is None or (one.completed_at is None) is active]
@@ -114,7 +114,7 @@ async def _listed(
 
 @router.get("/ui/backfills")
 async def get_backfills(
-    source: Source,
+    client: Source,
     dag_id: str | None = None,
     active: bool | None = None,
     limit: Limit = 50,
@@ -122,19 +122,19 @@ async def get_backfills(
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
 ) -> BackfillCollection:
     """The backfills of a DAG."""
-    return await _listed(source, dag_id, active, limit, offset, order_by)
+    return await _listed(client, dag_id, active, limit, offset, order_by)
 
 
 @router.get("/api/v2/backfills")
 async def get_public_backfills(
-    source: Source,
+    client: Source,
     dag_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
 ) -> BackfillCollection:
     """Backfills of a DAG, newest first."""
-    return await _listed(source, dag_id, None, limit, offset, order_by)
+    return await _listed(client, dag_id, None, limit, offset, order_by)
 
 
 def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
@@ -150,15 +150,15 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
 
 
 @router.post("/api/v2/backfills")
-async def make_backfill(source: Source, body: BackfillBody, person: Who) -> BackfillAnswer:
+async def make_backfill(client: Source, body: BackfillBody, person: Who) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
-    await check_tags(source, person, body.dag_id)
-    plan = await source.tidemill.backfills.create(body.dag_id, _request(body, dry_run=False))
-    await source.changed(body.dag_id)
-    seen = await after_change(source.tidemill.backfills.list(body.dag_id), list)
+    await check_tags(client, person, body.dag_id)
+    plan = await client.tidemill.backfills.create(body.dag_id, _request(body, dry_run=False))
+    await client.changed(body.dag_id)
+    seen = await after_change(client.tidemill.backfills.list(body.dag_id), list)
     for one in seen:
         if one.backfill_id == plan.backfill_id:
-            return BackfillAnswer.of(body.dag_id, await source.display_name(body.dag_id), one)
+            return BackfillAnswer.of(body.dag_id, await client.display_name(body.dag_id), one)
     return _just_made(body, plan)
 
 
@@ -182,46 +182,46 @@ def _just_made(body: BackfillBody, plan: BackfillPlan) -> BackfillAnswer:
 
 
 @router.post("/api/v2/backfills/dry_run")
-async def try_backfill(source: Source, body: BackfillBody, person: Who) -> dict[str, Any]:
+async def try_backfill(client: Source, body: BackfillBody, person: Who) -> dict[str, Any]:
     """Which runs it would have: the first of them, and how many."""
-    await check_tags(source, person, body.dag_id)
-    plan = await source.tidemill.backfills.create(body.dag_id, _request(body, dry_run=True))
-    schedule = (await source.spec(body.dag_id)).schedule
+    await check_tags(client, person, body.dag_id)
+    plan = await client.tidemill.backfills.create(body.dag_id, _request(body, dry_run=True))
+    schedule = (await client.spec(body.dag_id)).schedule
     runs = [backfill_run(body.dag_id, schedule, info, {}) for info in plan.infos]
     rows = [run.model_dump(mode="json", include={"logical_date", "partition_key", "partition_date"}) for run in runs]
     return {"backfills": rows, "total_entries": plan.total}
 
 
 @router.get("/api/v2/backfills/{backfill_id}")
-async def get_backfill(source: Source, backfill_id: int) -> BackfillAnswer:
+async def get_backfill(client: Source, backfill_id: int) -> BackfillAnswer:
     """A backfill."""
-    dag_id, one = await _by_number(source, backfill_id)
-    return BackfillAnswer.of(dag_id, await source.display_name(dag_id), one)
+    dag_id, one = await _by_number(client, backfill_id)
+    return BackfillAnswer.of(dag_id, await client.display_name(dag_id), one)
 
 
 @router.put("/api/v2/backfills/{backfill_id}/pause")
-async def pause_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
+async def pause_backfill(client: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Makes no more runs of it for now."""
-    return await _change(source, person, backfill_id, "pause")
+    return await _change(client, person, backfill_id, "pause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/unpause")
-async def unpause_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
+async def unpause_backfill(client: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Lets it go on."""
-    return await _change(source, person, backfill_id, "unpause")
+    return await _change(client, person, backfill_id, "unpause")
 
 
 @router.put("/api/v2/backfills/{backfill_id}/cancel")
-async def cancel_backfill(source: Source, backfill_id: int, person: Who) -> BackfillAnswer:
+async def cancel_backfill(client: Source, backfill_id: int, person: Who) -> BackfillAnswer:
     """Ends it: runs that have begun go on."""
-    return await _change(source, person, backfill_id, "cancel")
+    return await _change(client, person, backfill_id, "cancel")
 
 
-async def _change(source: CachedClient, person: Person, number: int, change: str) -> BackfillAnswer:
-    dag_id, one = await _by_number(source, number)
-    await check_tags(source, person, dag_id)
+async def _change(client: CachedClient, person: Person, number: int, change: str) -> BackfillAnswer:
+    dag_id, one = await _by_number(client, number)
+    await check_tags(client, person, dag_id)
     if one.completed_at is not None:
         raise ConflictError(f"backfill {number} has ended: there is nothing to {change}")
-    changed = await source.tidemill.backfills.change(dag_id, one.backfill_id, change)
-    await source.changed(dag_id)
-    return BackfillAnswer.of(dag_id, await source.display_name(dag_id), changed)
+    changed = await client.tidemill.backfills.change(dag_id, one.backfill_id, change)
+    await client.changed(dag_id)
+    return BackfillAnswer.of(dag_id, await client.display_name(dag_id), changed)

@@ -34,7 +34,7 @@ Key = tuple[str, ...]
 
 
 @router.patch(RUNS)
-async def change_runs(source: Source, dag_id: str, body: BulkBody[BulkRunBody], person: Who) -> BulkAnswer:
+async def change_runs(client: Source, dag_id: str, body: BulkBody[BulkRunBody], person: Who) -> BulkAnswer:
     """Marks, notes and deletes several runs, of one DAG or of all (`~`)."""
     outcomes = BulkOutcomes()
     for action in body.actions:
@@ -44,21 +44,21 @@ async def change_runs(source: Source, dag_id: str, body: BulkBody[BulkRunBody], 
         keyed = [(_run_key(dag_id, one), one) for one in action.entities]
 
         async def change(key: Key, one: str | BulkRunBody, action: Any = action) -> None:
-            await check_tags(source, person, key[0])
+            await check_tags(client, person, key[0])
             if isinstance(action, Delete):
                 _only_for_admins(person)
-                await delete_run(source, key[0], key[1])
+                await delete_run(client, key[0], key[1])
             elif isinstance(one, BulkRunBody):
                 patch = RunPatch(**one.model_dump(include={"state", "note"}, exclude_none=True))
-                await patch_run(source, key[0], key[1], patch, action.update_mask)
+                await patch_run(client, key[0], key[1], patch, action.update_mask)
 
-        await _carry_out(source, outcomes, action, keyed, change, ".".join)
+        await _carry_out(client, outcomes, action, keyed, change, ".".join)
     return outcomes.answer
 
 
 @router.patch(RUNS + "/{dag_run_id}/taskInstances")
 async def change_instances(
-    source: Source, dag_id: str, dag_run_id: str, body: BulkBody[BulkInstanceBody], person: Who
+    client: Source, dag_id: str, dag_run_id: str, body: BulkBody[BulkInstanceBody], person: Who
 ) -> BulkAnswer:
     """Marks and notes several task instances, of one run or of any (`~`)."""
     outcomes = BulkOutcomes()
@@ -70,18 +70,18 @@ async def change_instances(
 
         async def change(key: Key, one: str | BulkInstanceBody, action: Any = action) -> None:
             assert isinstance(one, BulkInstanceBody)  # noqa: S101 - updates take nothing else
-            await check_tags(source, person, key[0])
+            await check_tags(client, person, key[0])
             patch = InstancePatch(**one.model_dump(include=set(InstancePatch.model_fields), exclude_unset=True))
             index = UNMAPPED if one.map_index is None else one.map_index
-            await mark_instance(source, key[0], key[1], one.task_id, patch, index, action.update_mask)
+            await mark_instance(client, key[0], key[1], one.task_id, patch, index, action.update_mask)
 
-        await _carry_out(source, outcomes, action, keyed, change, lambda key: f"{'.'.join(key[:3])}[{key[3]}]")
+        await _carry_out(client, outcomes, action, keyed, change, lambda key: f"{'.'.join(key[:3])}[{key[3]}]")
     return outcomes.answer
 
 
 @router.post("/api/v2/dags/{dag_id}/clearDagRuns", response_model=ClearedInstances | RunCollection)
 async def clear_runs(
-    source: Source, dag_id: str, body: BulkRunClearBody, person: Who, request: Request
+    client: Source, dag_id: str, body: BulkRunClearBody, person: Who, request: Request
 ) -> ClearedInstances | RunCollection:
     """Has several runs run again, of one DAG or of all (`~`); with `dry_run` only tells which tasks would.
 
@@ -91,17 +91,17 @@ async def clear_runs(
     for key in keys:
         if ALL not in (dag_id, key[0]) and key[0] != dag_id:
             raise InvalidInputError(f"dag_runs: the run {key[1]!r} is of {key[0]!r}, and the path names {dag_id!r}")
-        await source.run(key[0], key[1])
-        await check_tags(source, person, key[0])
+        await client.run(key[0], key[1])
+        await check_tags(client, person, key[0])
     of_each = RunClearBody(**body.model_dump(include=set(RunClearBody.model_fields)))
     if body.dry_run:
-        return await would_clear_runs(source, keys, of_each, request)
-    runs = [await clear_whole_run(source, *key, of_each) for key in keys]
+        return await would_clear_runs(client, keys, of_each, request)
+    runs = [await clear_whole_run(client, *key, of_each) for key in keys]
     return RunCollection(dag_runs=runs, total_entries=len(runs))
 
 
 async def _carry_out(
-    source: CachedClient,
+    client: CachedClient,
     outcomes: BulkOutcomes,
     action: Any,
     keyed: Sequence[tuple[Key, E | str]],
@@ -113,7 +113,7 @@ async def _carry_out(
     for key in [key for key in named_by if ALL in key[:2]]:
         outcomes.refused(action.action, f"name the DAG and the run of {named(key)} in the body: the path has ~", 400)
         del named_by[key]
-    there = await _there(source, named_by)
+    there = await _there(client, named_by)
     missing = [key for key in named_by if key not in there]
     if missing and action.action_on_non_existence == "fail":
         outcomes.refused(action.action, f"there are none called {', '.join(map(named, missing))}", 404)
@@ -127,7 +127,7 @@ async def _carry_out(
             outcomes.done(action.action, named(key))
 
 
-async def _there(source: CachedClient, keys: Iterable[Key]) -> list[Key]:
+async def _there(client: CachedClient, keys: Iterable[Key]) -> list[Key]:
     """Those of *keys* whose run is there, and has the instance that is meant; in their order.
 
     Raises what is raised where nobody answers: that is no sign that one is missing.
@@ -137,7 +137,7 @@ async def _there(source: CachedClient, keys: Iterable[Key]) -> list[Key]:
     async def known(key: Key) -> bool:
         async with room:
             try:
-                return await _is_there(source, key)
+                return await _is_there(client, key)
             except NotFoundError:
                 return False
 
@@ -146,11 +146,11 @@ async def _there(source: CachedClient, keys: Iterable[Key]) -> list[Key]:
     return [key for key, is_there in zip(wanted, found, strict=True) if is_there]
 
 
-async def _is_there(source: CachedClient, key: Key) -> bool:
-    run = await source.run(key[0], key[1])
+async def _is_there(client: CachedClient, key: Key) -> bool:
+    run = await client.run(key[0], key[1])
     if len(key) == 2:
         return True
-    details = await source.details(key[0], run)
+    details = await client.details(key[0], run)
     index = int(key[3])
     tasks = details.tasks if details is not None else ()
     return any(one.task_id == key[2] and index in (one.map_index, UNMAPPED) for one in tasks)

@@ -53,13 +53,13 @@ class VersionInfo(Answer):
 
 
 @router.get("/ui/config")
-async def get_config(source: Source) -> dict[str, Any]:
+async def get_config(client: Source) -> dict[str, Any]:
     """What the user interface looks like, and what it may offer."""
     return {
         "fallback_page_limit": 50,
         "auto_refresh_interval": REFRESH_SECONDS,
         "hide_paused_dags_by_default": False,
-        "instance_name": source.settings.instance_name,
+        "instance_name": client.settings.instance_name,
         "enable_swagger_ui": False,
         "require_confirmation_dag_change": False,
         "default_wrap": False,

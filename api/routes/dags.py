@@ -142,13 +142,13 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters, favourites: frozenset[s
 
 
 @router.get("/api/v2/dags")
-async def get_dags(source: Source, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
+async def get_dags(client: Source, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
-    favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
-    part = page(wanted_rows(await source.rows(), filters, favourites), filters.limit, filters.offset)
+    favourites = await favourites_of(client, request, has_to_know=filters.is_favorite is not None)
+    part = page(wanted_rows(await client.rows(), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagAnswer:
-        return DagAnswer(**dag_fields(row, await source.spec(row.dag_id, row.version)))
+        return DagAnswer(**dag_fields(row, await client.spec(row.dag_id, row.version)))
 
     async def in_short(row: DagRow) -> DagAnswer:
         return DagAnswer(**fields_of_line(row))
@@ -158,20 +158,20 @@ async def get_dags(source: Source, filters: Annotated[PublicDagFilters, Query()]
 
 @router.get("/ui/dags")
 async def get_dags_with_runs(
-    source: Source, filters: Annotated[UiDagFilters, Query()], request: Request
+    client: Source, filters: Annotated[UiDagFilters, Query()], request: Request
 ) -> DagsWithRuns:
     """DAGs with their last runs."""
-    favourites = await favourites_of(source, request, has_to_know=filters.is_favorite is not None)
-    rows, waiting = await source.rows(), dict[str, list[str]]()
+    favourites = await favourites_of(client, request, has_to_know=filters.is_favorite is not None)
+    rows, waiting = await client.rows(), dict[str, list[str]]()
     if filters.has_pending_actions is not None:
-        waiting = await runs_that_wait(source)
+        waiting = await runs_that_wait(client)
         rows = [row for row in rows if (row.dag_id in waiting) is filters.has_pending_actions]
     part = page(wanted_rows(rows, filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagWithRuns:
-        spec, runs = await asyncio.gather(source.spec(row.dag_id, row.version), source.runs_of_row(row))
+        spec, runs = await asyncio.gather(client.spec(row.dag_id, row.version), client.runs_of_row(row))
         fields = {**dag_fields(row, spec), "asset_expression": asset_expression(spec)}
-        found = await each(waiting.get(row.dag_id, []), lambda run_id: instances_of(source, row.dag_id, run_id))
+        found = await each(waiting.get(row.dag_id, []), lambda run_id: instances_of(client, row.dag_id, run_id))
         pending = [one for part in found for one in details_of(*part) if not one["response_received"]]
         return with_runs(row, fields, runs[: filters.dag_runs_limit], pending)
 
@@ -186,43 +186,43 @@ async def get_dags_with_runs(
     return DagsWithRuns(dags=await each(part.items, answer, in_short), total_entries=part.total)
 
 
-async def runs_that_wait(source: CachedClient) -> dict[str, list[str]]:
+async def runs_that_wait(client: CachedClient) -> dict[str, list[str]]:
     """By DAG, the runs in which a task waits for a person."""
     found: dict[str, list[str]] = {}
-    for row in await source.all_runs():
+    for row in await client.all_runs():
         if row.counts.get("awaiting_input"):
             found.setdefault(row.dag_id, []).append(row.run_id)
     return found
 
 
-async def favourites_of(source: CachedClient, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
+async def favourites_of(client: CachedClient, request: Request, *, has_to_know: bool = False) -> frozenset[str]:
     """The DAGs that who asks has marked."""
-    return await source.favourites_of(request.state.person.known_as, has_to_know=has_to_know)
+    return await client.favourites_of(request.state.person.known_as, has_to_know=has_to_know)
 
 
 @router.get("/api/v2/dags/{dag_id}")
-async def get_dag(source: Source, dag_id: str) -> DagAnswer:
+async def get_dag(client: Source, dag_id: str) -> DagAnswer:
     """A DAG."""
-    row = await source.row(dag_id)
-    return DagAnswer(**dag_fields(row, await source.spec(dag_id, row.version)))
+    row = await client.row(dag_id)
+    return DagAnswer(**dag_fields(row, await client.spec(dag_id, row.version)))
 
 
 @router.get("/api/v2/dags/{dag_id}/details")
-async def get_dag_details(source: Source, dag_id: str, request: Request) -> DagDetails:
+async def get_dag_details(client: Source, dag_id: str, request: Request) -> DagDetails:
     """A DAG with all that its file says."""
-    row = await source.row(dag_id)
-    details = dag_details(row, await source.spec(dag_id, row.version), await source.view(dag_id))
-    return details.model_copy(update={"is_favorite": dag_id in await favourites_of(source, request)})
+    row = await client.row(dag_id)
+    details = dag_details(row, await client.spec(dag_id, row.version), await client.view(dag_id))
+    return details.model_copy(update={"is_favorite": dag_id in await favourites_of(client, request)})
 
 
 @router.patch("/api/v2/dags/{dag_id}")
-async def patch_dag(source: Source, dag_id: str, body: DagPatch, update_mask: UpdateMask = None) -> DagAnswer:
+async def patch_dag(client: Source, dag_id: str, body: DagPatch, update_mask: UpdateMask = None) -> DagAnswer:
     """Pauses or unpauses a DAG."""
     _check_mask(update_mask)
-    before = await get_dag(source, dag_id)
-    await source.tidemill.dags.pause(dag_id, body.is_paused)
-    await source.changed(dag_id)
-    return await after_change(get_dag(source, dag_id), lambda: before.model_copy(update={"is_paused": body.is_paused}))
+    before = await get_dag(client, dag_id)
+    await client.tidemill.dags.pause(dag_id, body.is_paused)
+    await client.changed(dag_id)
+    return await after_change(get_dag(client, dag_id), lambda: before.model_copy(update={"is_paused": body.is_paused}))
 
 
 def _check_mask(update_mask: list[str] | None) -> None:
@@ -249,27 +249,27 @@ class ManyDags(BaseModel):
 
 @router.patch("/api/v2/dags")
 async def patch_dags(
-    source: Source, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
+    client: Source, body: DagPatch, chosen: Annotated[ManyDags, Query()], request: Request
 ) -> DagCollection:
     """Pauses or unpauses several DAGs."""
     _check_mask(chosen.update_mask)
     filters = DagFilters(**chosen.model_dump(exclude={"update_mask"}))
     named = chosen.dag_id_pattern is not None or chosen.dag_id_prefix_pattern is not None
-    rows = wanted_rows(await source.rows(), filters, frozenset()) if named else []
+    rows = wanted_rows(await client.rows(), filters, frozenset()) if named else []
     for row in rows:
-        await check_tags(source, request.state.person, row.dag_id)
+        await check_tags(client, request.state.person, row.dag_id)
     part = page(rows, chosen.limit, chosen.offset)
     room = asyncio.Semaphore(AT_ONCE)
 
     async def paused(row: DagRow) -> None:
         async with room:
-            await source.tidemill.dags.pause(row.dag_id, body.is_paused)
-            await source.changed(row.dag_id)
+            await client.tidemill.dags.pause(row.dag_id, body.is_paused)
+            await client.changed(row.dag_id)
 
     await asyncio.gather(*map(paused, rows))
 
     async def answer(row: DagRow) -> DagAnswer:
-        fields = dag_fields(row, await source.spec(row.dag_id, row.version))
+        fields = dag_fields(row, await client.spec(row.dag_id, row.version))
         return DagAnswer(**{**fields, "is_paused": body.is_paused})
 
     async def in_short(row: DagRow) -> DagAnswer:
@@ -279,40 +279,40 @@ async def patch_dags(
 
 
 @router.delete("/api/v2/dags/{dag_id}", status_code=204)
-async def delete_dag(source: Source, dag_id: str) -> Response:
+async def delete_dag(client: Source, dag_id: str) -> Response:
     """Forgets a DAG and its runs."""
     try:
-        await source.tidemill.dags.delete(dag_id, wait=False)  # a page does not wait for that
+        await client.tidemill.dags.delete(dag_id, wait=False)  # a page does not wait for that
     except NotFoundError:
-        if not await source.deleted(dag_id, only_there=True):  # else only the archive has known it
+        if not await client.deleted(dag_id, only_there=True):  # else only the archive has known it
             raise
-    await source.deleted(dag_id)
+    await client.deleted(dag_id)
     return Response(status_code=204)
 
 
 @router.post("/api/v2/dags/{dag_id}/favorite", status_code=204)
-async def favorite_dag(source: Source, dag_id: str, request: Request) -> Response:
+async def favorite_dag(client: Source, dag_id: str, request: Request) -> Response:
     """Marks a DAG as a favourite of who asks. Answers 409 where it is one."""
-    await source.row(dag_id)
-    if dag_id in await favourites_of(source, request, has_to_know=True):
+    await client.row(dag_id)
+    if dag_id in await favourites_of(client, request, has_to_know=True):
         raise ConflictError(f"DAG {dag_id!r} is one of your favourites already")
-    await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=True)
+    await client.favourites.mark(request.state.person.known_as, dag_id, is_favourite=True)
     return Response(status_code=204)
 
 
 @router.post("/api/v2/dags/{dag_id}/unfavorite", status_code=204)
-async def unfavorite_dag(source: Source, dag_id: str, request: Request) -> Response:
+async def unfavorite_dag(client: Source, dag_id: str, request: Request) -> Response:
     """Takes the mark back. Answers 409 where there is none."""
-    await source.row(dag_id)
-    if dag_id not in await favourites_of(source, request, has_to_know=True):
+    await client.row(dag_id)
+    if dag_id not in await favourites_of(client, request, has_to_know=True):
         raise ConflictError(f"DAG {dag_id!r} is none of your favourites")
-    await source.favourites.mark(request.state.person.known_as, dag_id, is_favourite=False)
+    await client.favourites.mark(request.state.person.known_as, dag_id, is_favourite=False)
     return Response(status_code=204)
 
 
 @router.get("/api/v2/dagTags")
 async def get_tags(
-    source: Source,
+    client: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     tag_name_pattern: str | None = None,
@@ -320,7 +320,7 @@ async def get_tags(
     order_by: Annotated[list[str], Query()] = ["name"],  # noqa: B006
 ) -> DagTags:
     """All tags of all DAGs."""
-    names = {tag for row in await source.rows() for tag in row.tags}
+    names = {tag for row in await client.rows() for tag in row.tags}
     filters = {"tag_pattern": tag_name_pattern, "tag_prefix_pattern": tag_name_prefix_pattern}
     found = [name for name in names if matches(name, filters, {"tag": lambda name: name})]
     part = page(ordered(found, order_by, {"name": lambda name: name}), limit, offset)
@@ -329,12 +329,12 @@ async def get_tags(
 
 @router.get("/api/v2/dagSources/{dag_id}", response_model=DagSourceAnswer)
 async def get_source(
-    source: Source, dag_id: str, version_number: int | None = None, accept: Annotated[str, Header()] = "*/*"
+    client: Source, dag_id: str, version_number: int | None = None, accept: Annotated[str, Header()] = "*/*"
 ) -> DagSourceAnswer | PlainTextResponse:
     """The file that a DAG is written in, where this server has it: as JSON, or as text for who accepts that alone."""
     wanted = _form_of(accept)
-    spec = await source.spec_of(dag_id, version_number)
-    content = await asyncio.to_thread(_read_source, source, spec.source) if spec.source is not None else None
+    spec = await client.spec_of(dag_id, version_number)
+    content = await asyncio.to_thread(_read_source, client, spec.source) if spec.source is not None else None
     if content is None:
         raise NotFoundError(f"the file of DAG {dag_id!r} is not on this server's host: it was {row_source(spec)}")
     if wanted == TEXT:
@@ -358,10 +358,10 @@ def row_source(spec: DagSpec) -> str:
     return spec.source.path if spec.source is not None else "registered without a file"
 
 
-def _read_source(source: CachedClient, place: DagSource) -> str | None:
+def _read_source(client: CachedClient, place: DagSource) -> str | None:
     """The file as it was kept with the version, else as it is now, if it is the same."""
     if place.snapshot is not None and place.name is not None:
-        kept = Snapshots(f"{source.settings.results_url.rstrip('/')}/_code", source.settings.web_home / "snapshots")
+        kept = Snapshots(f"{client.settings.results_url.rstrip('/')}/_code", client.settings.web_home / "snapshots")
         try:
             folder = kept.lay_out(place.snapshot)
             return (folder / place.name).read_text()
@@ -376,37 +376,37 @@ def _read_source(source: CachedClient, place: DagSource) -> str | None:
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions")
 async def get_versions(
-    source: Source,
+    client: Source,
     dag_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006 - there is one
 ) -> DagVersions:
     """The version of a DAG that is in place."""
-    found = version_in_place(await source.spec(dag_id), await source.view(dag_id))
+    found = version_in_place(await client.spec(dag_id), await client.view(dag_id))
     part = page([found], limit, offset)
     return DagVersions(dag_versions=part.items, total_entries=part.total)
 
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions/{version_number}")
-async def get_version(source: Source, dag_id: str, version_number: int) -> DagVersion:
+async def get_version(client: Source, dag_id: str, version_number: int) -> DagVersion:
     """A version, by its number: the one in place, or that of a run."""
-    spec, view = await source.spec_of(dag_id, version_number), await source.view(dag_id)
+    spec, view = await client.spec_of(dag_id, version_number), await client.view(dag_id)
     if spec.version == view.version:
         return version_in_place(spec, view)
-    runs = await source.runs(dag_id)  # a run that has it was made when it was there
+    runs = await client.runs(dag_id)  # a run that has it was made when it was there
     return version_of(spec, min(run.known_since for run in runs))
 
 
 @router.put("/api/v2/parseDagFile/{file_token}", status_code=201)
-async def parse_file(source: Source, file_token: str) -> None:
+async def parse_file(client: Source, file_token: str) -> None:
     """Has a DAG's file parsed now."""
     bundle, name = read_file_token(file_token)
-    await source.tidemill.bundles.refresh(bundle, [name])
+    await client.tidemill.bundles.refresh(bundle, [name])
 
 
 @router.get("/ui/dags/{dag_id}/latest_run")
-async def get_latest_run(source: Source, dag_id: str) -> LightRun | None:
+async def get_latest_run(client: Source, dag_id: str) -> LightRun | None:
     """The newest run of a DAG."""
-    runs = await source.runs(dag_id)
+    runs = await client.runs(dag_id)
     return LightRun.of(dag_id, runs[0]) if runs else None

@@ -33,7 +33,7 @@ OF_DAG: dict[str, Any] = {"dag_id": lambda one: one["dag_id"]}
 
 @router.get("/api/v2/importErrors")
 async def get_import_errors(
-    source: Source,
+    client: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
@@ -55,16 +55,16 @@ async def get_import_errors(
     }
     keys["id"] = keys["import_error_id"]
     part = page(
-        ordered([one for one in await _errors(source) if matches(one, wanted, keys)], order_by, keys), limit, offset
+        ordered([one for one in await _errors(client) if matches(one, wanted, keys)], order_by, keys), limit, offset
     )
     return {"import_errors": part.items, "total_entries": part.total}
 
 
-async def _errors(source: CachedClient) -> list[dict[str, Any]]:
+async def _errors(client: CachedClient) -> list[dict[str, Any]]:
     files = [
         file
-        for bundle in await source.tidemill.bundles.list()
-        for file in await source.tidemill.bundles.files(bundle.settings.name)
+        for bundle in await client.tidemill.bundles.list()
+        for file in await client.tidemill.bundles.files(bundle.settings.name)
     ]
     return [
         {
@@ -80,9 +80,9 @@ async def _errors(source: CachedClient) -> list[dict[str, Any]]:
 
 
 @router.get("/api/v2/importErrors/{import_error_id}")
-async def get_import_error(source: Source, import_error_id: int) -> dict[str, Any]:
+async def get_import_error(client: Source, import_error_id: int) -> dict[str, Any]:
     """An import error."""
-    for one in await _errors(source):
+    for one in await _errors(client):
         if one["import_error_id"] == import_error_id:
             return one
     raise NotFoundError(f"there is no import error {import_error_id}")
@@ -90,19 +90,19 @@ async def get_import_error(source: Source, import_error_id: int) -> dict[str, An
 
 @router.get("/api/v2/dagWarnings")
 async def get_warnings(
-    source: Source, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
+    client: Source, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
     """That the archive does not answer, and workflows of DAGs and runs whose code fails.
 
     What is wrong with a DAG is said when it is registered, and kept nowhere.
     """
-    failing = await failing_workflows(source.tidemill.client)
+    failing = await failing_workflows(client.tidemill.client)
     about = [each for each in failing if dag_id in (None, each.dag_id)]
     if dag_id is not None and not about:
-        await source.view(dag_id)
+        await client.view(dag_id)
     found = [_warning(each.dag_id, "workflow", f"workflow {each.workflow_id!r}: {each.problem}") for each in about]
-    if source.archive_problem is not None:
-        message = f"the archive does not answer: {source.archive_problem}. Runs that Temporal has forgotten are missing"
+    if client.archive_problem is not None:
+        message = f"the archive does not answer: {client.archive_problem}. Runs that Temporal has forgotten are missing"
         found.append(_warning(dag_id, "archive", message))
     part = page(found, limit, offset)
     return {"dag_warnings": part.items, "total_entries": part.total}
@@ -120,7 +120,7 @@ def _warning(dag_id: str | None, kind: str, message: str) -> dict[str, Any]:
 
 @router.get("/api/v2/eventLogs")
 async def get_decisions(
-    source: Source,
+    client: Source,
     request: Request,
     dag_id: str | None = None,
     limit: Limit = 50,
@@ -152,11 +152,11 @@ async def get_decisions(
     Whoever may change things sees here who has changed what, too.
     """
     named = {"dag_id_pattern": dag_id_pattern, "dag_id_prefix_pattern": dag_id_prefix_pattern}
-    rows = [row for row in await source.rows() if matches(row, named, {})] if dag_id is None else []
-    views = await each(rows[:MAX_DAGS], _view_of(source))
+    rows = [row for row in await client.rows() if matches(row, named, {})] if dag_id is None else []
+    views = await each(rows[:MAX_DAGS], _view_of(client))
     if dag_id is not None:
         with suppress(NotFoundError):  # of one that is gone there is what people did to it
-            views = [await source.view(dag_id)]
+            views = [await client.view(dag_id)]
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     changes = await _changes(request)
     found += [one for one in changes if dag_id in (None, one["dag_id"]) and (dag_id or matches(one, named, OF_DAG))]
@@ -194,9 +194,9 @@ async def get_decisions(
 
 
 @router.get("/api/v2/eventLogs/{event_log_id}")
-async def get_decision(source: Source, request: Request, event_log_id: int) -> dict[str, Any]:
+async def get_decision(client: Source, request: Request, event_log_id: int) -> dict[str, Any]:
     """One of the decisions and changes that are listed over all DAGs."""
-    views = await each((await source.rows())[:MAX_DAGS], _view_of(source))
+    views = await each((await client.rows())[:MAX_DAGS], _view_of(client))
     found = [_decision(view.dag_id, made) for view in views for made in view.decisions]
     for one in [*found, *await _changes(request)]:
         if one["event_log_id"] == event_log_id:
@@ -212,8 +212,8 @@ async def _changes(request: Request) -> list[dict[str, Any]]:
     return [_change(line) for line in lines]
 
 
-def _view_of(source: CachedClient) -> Callable[[DagRow], Awaitable[DagView]]:
-    return lambda row: source.view(row.dag_id)
+def _view_of(client: CachedClient) -> Callable[[DagRow], Awaitable[DagView]]:
+    return lambda row: client.view(row.dag_id)
 
 
 def _number(text: Any) -> int | None:

@@ -79,15 +79,15 @@ class GraphPart(Part):
 
 
 @router.get("/ui/grid/structure/{dag_id}")
-async def get_structure(source: Source, dag_id: str, part: Annotated[GridPart, Query()]) -> list[dict[str, Any]]:
+async def get_structure(client: Source, dag_id: str, part: Annotated[GridPart, Query()]) -> list[dict[str, Any]]:
     """The tasks of a DAG as a tree of groups: those of the version that is in place, whichever runs are shown."""
-    spec = await source.spec(dag_id)
+    spec = await client.spec(dag_id)
     return tree(spec, part.tasks_of(spec))
 
 
 @router.get("/ui/grid/runs/{dag_id}")
 async def get_grid_runs(
-    source: Source,
+    client: Source,
     dag_id: str,
     offset: Offset = 0,
     limit: Limit = 50,
@@ -119,37 +119,37 @@ async def get_grid_runs(
         "start_date": lambda run: run.started_at,
         "end_date": lambda run: run.ended_at,
     }
-    found = ordered([run for run in await source.runs(dag_id) if matches(run, wanted, {})], order_by, orders)
-    with_note = await source.runs_with_note(dag_id)
+    found = ordered([run for run in await client.runs(dag_id) if matches(run, wanted, {})], order_by, orders)
+    with_note = await client.runs_with_note(dag_id)
     return [GridRun.of(dag_id, run, has_note=run.run_id in with_note) for run in page(found, limit, offset).items]
 
 
 @router.get("/ui/grid/ti_summaries/{dag_id}", response_class=StreamingResponse)
 async def get_summaries(
-    source: Source,
+    client: Source,
     dag_id: str,
     run_ids: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
     """The cells of the grid: a line of JSON for each run."""
-    await source.view(dag_id)
-    return StreamingResponse(_lines(source, dag_id, run_ids), media_type="application/x-ndjson")
+    await client.view(dag_id)
+    return StreamingResponse(_lines(client, dag_id, run_ids), media_type="application/x-ndjson")
 
 
-async def _lines(source: CachedClient, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
+async def _lines(client: CachedClient, dag_id: str, run_ids: list[str]) -> AsyncIterator[str]:
     for run_id in run_ids:
         # An answer that has begun cannot be refused any more: a run that is silent is asked for again with the next.
         with suppress(NotFoundError, *SILENT):
-            run = await source.run(dag_id, run_id)
-            details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
-            with_note = await source.tasks_with_note(dag_id, run_id)
+            run = await client.run(dag_id, run_id)
+            details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
+            with_note = await client.tasks_with_note(dag_id, run_id)
             cells = summaries(spec, details, with_note) if details is not None and spec is not None else []
             yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 
 @router.get("/ui/structure/structure_data")
-async def get_graph(source: Source, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
+async def get_graph(client: Source, part: Annotated[GraphPart, Query()]) -> dict[str, Any]:
     """The graph of a DAG."""
-    spec = await source.spec_of(part.dag_id, part.version_number)
+    spec = await client.spec_of(part.dag_id, part.version_number)
     tasks = part.tasks_of(spec)
     nodes, between = tree(spec, tasks, typed=True), edges(spec, tasks)
     if part.external_dependencies:
@@ -158,10 +158,10 @@ async def get_graph(source: Source, part: Annotated[GraphPart, Query()]) -> dict
 
 
 @router.get("/ui/gantt/{dag_id}/{run_id}")
-async def get_gantt(source: Source, dag_id: str, run_id: str) -> dict[str, Any]:
+async def get_gantt(client: Source, dag_id: str, run_id: str) -> dict[str, Any]:
     """Each try of each task of a run: when it was queued, began and ended."""
-    run = await source.run(dag_id, run_id)
-    details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+    run = await client.run(dag_id, run_id)
+    details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
     rows = gantt_rows(details, spec) if details is not None and spec is not None else []
     return {"dag_id": dag_id, "run_id": run_id, "task_instances": rows}
 
@@ -192,7 +192,7 @@ def _text(at: datetime | None) -> str | None:
 
 @router.get("/ui/calendar/{dag_id}")
 async def get_calendar(
-    source: Source,
+    client: Source,
     dag_id: str,
     granularity: Literal["hourly", "daily"] = "daily",
     logical_date_gte: UtcDateTime | None = None,
@@ -213,10 +213,10 @@ async def get_calendar(
         "at_lte": logical_date_lte,
         "at_lt": logical_date_lt,
     }
-    moments = [(run.logical_date or run.run_after, str(run.state)) for run in await source.runs(dag_id)]
+    moments = [(run.logical_date or run.run_after, str(run.state)) for run in await client.runs(dag_id)]
     until = logical_date_lte or logical_date_lt
     if until is not None and until > datetime.now(UTC):
-        moments += [(info.logical_date, "planned") for info in await source.tidemill.dags.upcoming(dag_id, PLANNED)]
+        moments += [(info.logical_date, "planned") for info in await client.tidemill.dags.upcoming(dag_id, PLANNED)]
     found = [one for one in moments if matches(one, wanted, {"at": lambda one: one[0]})]
     counts = Counter((_floor(at, granularity), state) for at, state in found)
     rows = [{"date": at.isoformat(), "state": state, "count": n} for (at, state), n in sorted(counts.items())]

@@ -15,16 +15,16 @@ router = APIRouter()
 
 
 @router.get("/api/v2/monitor/health")
-async def get_health(source: Source) -> dict[str, Any]:
+async def get_health(client: Source) -> dict[str, Any]:
     """Temporal is asked: it is the database, its workers are scheduler, triggerer and DAG processor."""
-    tidemill = source.tidemill
+    tidemill = client.tidemill
     try:
         pollers, stored = await pollers_of(tidemill.client, tidemill.task_queue), "healthy"
         failing = await count_failing(tidemill.client)
     except RPCError:
         pollers, failing, stored = [], 0, "unhealthy"
     status, beat = _status(pollers)
-    archive = {"archive": {"status": "unhealthy" if source.archive_problem else "healthy"}} if source.keeps_all else {}
+    archive = {"archive": {"status": "unhealthy" if client.archive_problem else "healthy"}} if client.keeps_all else {}
     return {
         "metadatabase": {"status": stored},
         **archive,

@@ -23,9 +23,9 @@ TASK_STATES = (
 
 
 @router.get("/ui/dashboard/dag_stats")
-async def get_dag_counts(source: Source) -> dict[str, int]:
+async def get_dag_counts(client: Source) -> dict[str, int]:
     """How many DAGs there are by their state."""
-    rows = [row for row in await source.rows() if not row.is_stale]
+    rows = [row for row in await client.rows() if not row.is_stale]
     return {
         "active_dag_count": sum(not row.is_paused for row in rows),
         "failed_dag_count": sum(row.last_state == "failed" for row in rows),
@@ -35,10 +35,10 @@ async def get_dag_counts(source: Source) -> dict[str, int]:
 
 
 @router.get("/ui/dashboard/historical_metrics_data")
-async def get_history(source: Source, start_date: str, end_date: str | None = None) -> dict[str, Any]:
+async def get_history(client: Source, start_date: str, end_date: str | None = None) -> dict[str, Any]:
     """How many runs, and instances of tasks, there were of each state."""
     start, end = _moment("start_date", start_date), _moment("end_date", end_date)
-    rows = await source.all_runs()
+    rows = await client.all_runs()
     runs: Counter[str] = Counter()
     tasks: Counter[str] = Counter()
     for row in rows:
@@ -47,7 +47,7 @@ async def get_history(source: Source, start_date: str, end_date: str | None = No
         runs[str(row.state)] += 1
         for state, n in row.counts.items():
             tasks[shown_state(TaskState(state)) or "no_status"] += n
-    runs["queued"] += sum(row.queued_runs for row in await source.rows())
+    runs["queued"] += sum(row.queued_runs for row in await client.rows())
     return {
         "dag_run_states": {state: runs[state] for state in RUN_STATES},
         "task_instance_states": {state: tasks[state] for state in TASK_STATES},
@@ -68,13 +68,13 @@ def _moment(name: str, text: str | None) -> datetime:
 
 
 @router.get("/api/v2/dagStats")
-async def get_dag_stats(source: Source, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
+async def get_dag_stats(client: Source, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
     """How many runs each DAG has of each state, among those that it keeps a list of."""
-    wanted = dag_ids or [row.dag_id for row in await source.rows()]
-    rows = {row.dag_id: row for row in await source.rows()}
+    wanted = dag_ids or [row.dag_id for row in await client.rows()]
+    rows = {row.dag_id: row for row in await client.rows()}
 
     async def answer(row: DagRow) -> dict[str, Any]:
-        runs = await source.runs_of_row(row)
+        runs = await client.runs_of_row(row)
         counts = Counter(str(run.state) for run in runs)
         stats = [{"state": state, "count": counts[state]} for state in RUN_STATES]
         return {"dag_id": row.dag_id, "dag_display_name": row.display_name, "stats": stats}

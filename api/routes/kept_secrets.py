@@ -33,13 +33,13 @@ class KeptKind(Generic[B]):
         self.name_of = name_of
         self._kept = kept
 
-    def _store(self, files: KeyValues) -> Store:
-        return store(files) or Store(None, files)
+    def _store(self, key_values: KeyValues) -> Store:
+        return store(key_values) or Store(None, key_values)
 
-    def create(self, files: KeyValues, body: B) -> None:
+    def create(self, key_values: KeyValues, body: B) -> None:
         """Raises ConflictError where the name is taken, also by what goes before the store, and where no key is."""
-        name, there = self.name_of(body), self._store(files)
-        place = place_of(self.kind, name, files)
+        name, there = self.name_of(body), self._store(key_values)
+        place = place_of(self.kind, name, key_values)
         if place is None and there.encrypted is None:
             raise ConflictError(
                 f"{self.kind}s come from the environment, a secrets file or a backend of the workers. "
@@ -49,46 +49,48 @@ class KeptKind(Generic[B]):
         if place is not None or not there.add(self.kind, self._kept(body, None, None)):
             raise ConflictError(f"{self.kind} {name!r} is taken: it is in {place or STORED}. Change that one")
 
-    def change(self, files: KeyValues, body: B, fields: list[str] | None) -> None:
+    def change(self, key_values: KeyValues, body: B, fields: list[str] | None) -> None:
         """Raises NotFoundError where nothing is kept by that name."""
-        name, there = self.name_of(body), self._store(files)
+        name, there = self.name_of(body), self._store(key_values)
         before = there.find(self.kind, name)
         if before is None or not there.change(self.kind, self._kept(body, before, fields)):
-            raise self._missing(files, name)
+            raise self._missing(key_values, name)
 
-    def remove(self, files: KeyValues, name: str) -> None:
+    def remove(self, key_values: KeyValues, name: str) -> None:
         """Raises NotFoundError where nothing is kept by that name."""
-        if not self._store(files).remove(self.kind, name):
-            raise self._missing(files, name)
+        if not self._store(key_values).remove(self.kind, name):
+            raise self._missing(key_values, name)
 
-    def _missing(self, files: KeyValues, name: str) -> NotFoundError:
-        place = place_of(self.kind, name, files)
+    def _missing(self, key_values: KeyValues, name: str) -> NotFoundError:
+        place = place_of(self.kind, name, key_values)
         suffix = f": it is in {place}, and is changed there" if place is not None else ""
         return NotFoundError(f"the store has no {self.kind} {name!r}{suffix}")
 
-    def change_many(self, files: KeyValues, body: BulkBody[B]) -> BulkAnswer:
+    def change_many(self, key_values: KeyValues, body: BulkBody[B]) -> BulkAnswer:
         """Carry out every action, each as a whole or not at all; a value that cannot be kept is told by itself."""
         outcomes = BulkOutcomes()
         for action in body.actions:
-            for entity, name in outcomes.planned(action, self.name_of, {*self._store(files).names(self.kind)}):
+            for entity, name in outcomes.planned(action, self.name_of, {*self._store(key_values).names(self.kind)}):
                 try:
-                    self._change_one(files, action, entity, name)
+                    self._change_one(key_values, action, entity, name)
                 except (ConflictError, InvalidInputError) as error:
                     outcomes.failed(action.action, error)
                 else:
                     outcomes.done(action.action, name)
         return outcomes.answer
 
-    def _change_one(self, files: KeyValues, action: Create[B] | Update[B] | Delete[B], entity: Any, name: str) -> None:
+    def _change_one(
+        self, key_values: KeyValues, action: Create[B] | Update[B] | Delete[B], entity: Any, name: str
+    ) -> None:
         match action:
             case Delete():
-                self.remove(files, name)
+                self.remove(key_values, name)
             case Update():
-                self.change(files, entity, action.update_mask)
-            case Create() if self._store(files).find(self.kind, name) is not None:
-                self.change(files, entity, None)
+                self.change(key_values, entity, action.update_mask)
+            case Create() if self._store(key_values).find(self.kind, name) is not None:
+                self.change(key_values, entity, None)
             case Create():
-                self.create(files, entity)
+                self.create(key_values, entity)
 
 
 def may_see(request: Request) -> bool:

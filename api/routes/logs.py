@@ -32,7 +32,7 @@ MAX_BYTES = 4 * 2**20
 
 @router.get(INSTANCE + "/logs/{try_number}", response_model=None)
 async def get_log(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -43,15 +43,15 @@ async def get_log(
     accept: Annotated[str, Header()] = "*/*",
 ) -> Response:
     """The log of a try from *token* on; a token comes with it as long as the log may grow."""
-    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     # The user interface asks for the next try as soon as a task is cleared, and a run that begins again does not know
     # its tries for a moment.
     last = shown_try(view)
-    over = view.state.finished and (await source.run(dag_id, dag_run_id)).state.finished
+    over = view.state.finished and (await client.run(dag_id, dag_run_id)).state.finished
     if try_number < 0 or (try_number > last + (not over) and view.state.finished):
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
     name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
-    log, offset = TaskLog(source.settings, name), offset_of(token)
+    log, offset = TaskLog(client.settings, name), offset_of(token)
     goes_on = try_number > last or (try_number == view.try_number and not view.state.finished)
     if NDJSON in accept and not goes_on and token is None:  # all of it, however long: who asks so asks once
         return StreamingResponse(_lines(log), media_type=NDJSON)
@@ -115,14 +115,14 @@ def entries_of(data: bytes) -> list[dict[str, Any]]:
 
 @router.get(INSTANCE + "/externalLogUrl/{try_number}")
 async def get_external_log(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, try_number: int, map_index: int = UNMAPPED
 ) -> dict[str, str]:
     """Where the log is kept beside the host's own disk."""
-    await one_instance(source, dag_id, dag_run_id, task_id, map_index)
-    if source.settings.log_url is None:
+    await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    if client.settings.log_url is None:
         raise BadRequestError("logs are kept nowhere but on the hosts: TIDEMILL_LOG_URL is not set")
     path = attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)
-    return {"url": f"{source.settings.log_url.rstrip('/')}/{path}.log"}
+    return {"url": f"{client.settings.log_url.rstrip('/')}/{path}.log"}
 
 
 def offset_of(token: Annotated[str | None, Query()]) -> int:

@@ -80,7 +80,7 @@ for (method, path), reason in NOT_OFFERED.items():
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/deadlines")
 async def get_deadlines(
-    source: Source,
+    client: Source,
     dag_id: str,
     limit: Limit = 50,  # noqa: ARG001 - there are none
     offset: Offset = 0,  # noqa: ARG001
@@ -97,18 +97,18 @@ async def get_deadlines(
 ) -> dict[str, Any]:
     """Deadlines are told to notifiers, and not kept."""
     if dag_id != "~":
-        await source.view(dag_id)
+        await client.view(dag_id)
     return {"deadlines": [], "total_entries": 0}
 
 
 @router.get("/ui/dags/{dag_id}/deadlineAlerts")
 async def get_alerts(
-    source: Source,
+    client: Source,
     dag_id: str,
     limit: Limit = 50,  # noqa: ARG001
     offset: Offset = 0,  # noqa: ARG001
     version_number: int | None = None,  # noqa: ARG001
 ) -> dict[str, Any]:
     """Deadlines that were missed, of one DAG: none is kept."""
-    await source.view(dag_id)
+    await client.view(dag_id)
     return {"deadline_alerts": [], "total_entries": 0}

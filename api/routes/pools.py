@@ -55,9 +55,9 @@ class PoolAnswer(Answer):
         )
 
 
-async def _default_pool(source: CachedClient, views: list[PoolView]) -> PoolAnswer:
+async def _default_pool(client: CachedClient, views: list[PoolView]) -> PoolAnswer:
     """Airflow's pool of tasks that name none: here they are in none. The limit of all tasks is listed by itself."""
-    running = sum(row.counts.get("running", 0) for row in await source.all_runs() if row.state is RunState.RUNNING)
+    running = sum(row.counts.get("running", 0) for row in await client.all_runs() if row.state is RunState.RUNNING)
     held = {key for view in views if not view.name.startswith(LIMIT) for key in view.holders}
     shown = PoolView(
         name=DEFAULT_POOL,
@@ -94,7 +94,7 @@ class PoolPatch(Body):
 
 @router.get("/api/v2/pools")
 async def get_pools(
-    source: Source,
+    client: Source,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
@@ -103,8 +103,8 @@ async def get_pools(
 ) -> PoolCollection:
     """Pools that people have made, and what stands for tasks that name none."""
     wanted = {"pool_name_pattern": pool_name_pattern, "pool_name_prefix_pattern": pool_name_prefix_pattern}
-    views = await source.tidemill.pools.list()
-    found = [await _default_pool(source, views), *map(PoolAnswer.of, views)]
+    views = await client.tidemill.pools.list()
+    found = [await _default_pool(client, views), *map(PoolAnswer.of, views)]
     found = [pool for pool in found if matches(pool, wanted, {"pool_name": lambda pool: pool.name})]
     orders: dict[str, Any] = {name: lambda pool: pool.name for name in ("id", "pool", "name")}
     orders["slots"] = lambda pool: pool.slots
@@ -113,33 +113,33 @@ async def get_pools(
 
 
 @router.get("/api/v2/pools/{pool_name:path}")
-async def get_pool(source: Source, pool_name: str) -> PoolAnswer:
+async def get_pool(client: Source, pool_name: str) -> PoolAnswer:
     """A pool."""
     if pool_name == DEFAULT_POOL:
-        return await _default_pool(source, await source.tidemill.pools.list())
-    return PoolAnswer.of(await source.tidemill.pools.describe(pool_name))
+        return await _default_pool(client, await client.tidemill.pools.list())
+    return PoolAnswer.of(await client.tidemill.pools.describe(pool_name))
 
 
 @router.post("/api/v2/pools", status_code=201)
-async def make_pool(source: Source, body: PoolBody) -> PoolAnswer:
+async def make_pool(client: Source, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
-    if body.name == DEFAULT_POOL or any(view.name == body.name for view in await source.tidemill.pools.list()):
+    if body.name == DEFAULT_POOL or any(view.name == body.name for view in await client.tidemill.pools.list()):
         raise ConflictError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
-    return await _set(source, body.name, body.slots, body.description, body.include_deferred)
+    return await _set(client, body.name, body.slots, body.description, body.include_deferred)
 
 
 @router.patch("/api/v2/pools/{pool_name:path}")
-async def patch_pool(source: Source, pool_name: str, body: PoolPatch, update_mask: UpdateMask = None) -> PoolAnswer:
+async def patch_pool(client: Source, pool_name: str, body: PoolPatch, update_mask: UpdateMask = None) -> PoolAnswer:
     """Changes a pool. Slots that are held stay held."""
     _not_the_default(pool_name)
-    before = PoolAnswer.of(await source.tidemill.pools.describe(pool_name))
+    before = PoolAnswer.of(await client.tidemill.pools.describe(pool_name))
     given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
         raise BadRequestError("a pool keeps its name. Make another one")
     if not update_mask and body.slots is None:
         raise InvalidInputError("slots is missing. Give it, or name in update_mask what is to change")
     known = {**before.model_dump(), **given}
-    return await _set(source, pool_name, known["slots"], known["description"], known["include_deferred"])
+    return await _set(client, pool_name, known["slots"], known["description"], known["include_deferred"])
 
 
 def _not_the_default(name: str) -> None:
@@ -149,17 +149,17 @@ def _not_the_default(name: str) -> None:
         )
 
 
-async def _set(source: Source, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
+async def _set(client: Source, name: str, slots: int, description: str | None, include_deferred: bool) -> PoolAnswer:
     settings = PoolSettings(slots=slots, description=description, include_deferred=include_deferred)
-    return PoolAnswer.of(await source.tidemill.pools.configure(name, settings))
+    return PoolAnswer.of(await client.tidemill.pools.configure(name, settings))
 
 
 @router.patch("/api/v2/pools")
-async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
+async def change_pools(client: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
     """Makes, changes and removes several pools."""
     outcomes = BulkOutcomes()
     for action in body.actions:
-        there = {view.name: PoolAnswer.of(view) for view in await source.tidemill.pools.list()}
+        there = {view.name: PoolAnswer.of(view) for view in await client.tidemill.pools.list()}
         for entity, name in outcomes.planned(action, lambda pool: pool.name, there):
             try:
                 if name == DEFAULT_POOL and getattr(entity, "slots", None) == UNLIMITED:
@@ -167,9 +167,9 @@ async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
                     continue
                 _not_the_default(name)
                 if isinstance(entity, str) or isinstance(action, Delete):
-                    await source.tidemill.pools.delete(name)
+                    await client.tidemill.pools.delete(name)
                 else:
-                    await _overwrite(source, entity, there.get(name), getattr(action, "update_mask", None))
+                    await _overwrite(client, entity, there.get(name), getattr(action, "update_mask", None))
             except (InvalidInputError, NotFoundError) as error:
                 outcomes.failed(action.action, error)
             else:
@@ -177,15 +177,15 @@ async def change_pools(source: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
     return outcomes.answer
 
 
-async def _overwrite(source: Source, body: PoolBody, before: PoolAnswer | None, fields: list[str] | None) -> None:
+async def _overwrite(client: Source, body: PoolBody, before: PoolAnswer | None, fields: list[str] | None) -> None:
     given = body.model_dump(include=set(fields) if fields is not None else body.model_fields_set)
     known = {**(before.model_dump() if before is not None else body.model_dump()), **given}
-    await _set(source, body.name, known["slots"], known["description"], known["include_deferred"])
+    await _set(client, body.name, known["slots"], known["description"], known["include_deferred"])
 
 
 @router.delete("/api/v2/pools/{pool_name:path}", status_code=204)
-async def delete_pool(source: Source, pool_name: str) -> Response:
+async def delete_pool(client: Source, pool_name: str) -> Response:
     """Ends a pool that nobody uses."""
     _not_the_default(pool_name)
-    await source.tidemill.pools.delete(pool_name)
+    await client.tidemill.pools.delete(pool_name)
     return Response(status_code=204)

@@ -99,17 +99,17 @@ ORDERS: dict[str, Any] = {
 }
 
 
-async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
+async def known_runs(client: CachedClient, dag_id: str) -> list[RunAnswer]:
     """The runs of a DAG; for `~` those of all, as far as visibility has them."""
     if dag_id != "~":
-        return [run_answer(dag_id, run) for run in await source.runs(dag_id)]
-    rows = await source.all_runs()
+        return [run_answer(dag_id, run) for run in await client.runs(dag_id)]
+    rows = await client.all_runs()
 
     async def queued_of(row: DagRow) -> list[RunAnswer]:
         """Those have no workflow that could be listed."""
-        return [run_answer(row.dag_id, run) for run in await source.runs(row.dag_id) if run.state == "queued"]
+        return [run_answer(row.dag_id, run) for run in await client.runs(row.dag_id) if run.state == "queued"]
 
-    queued = await each([row for row in await source.rows() if row.queued_runs], queued_of)
+    queued = await each([row for row in await client.rows() if row.queued_runs], queued_of)
     return [run for part in queued for run in part] + [
         run_answer(row.dag_id, RunView.of_row(row, row.run_after))
         for row in rows
@@ -118,14 +118,14 @@ async def known_runs(source: CachedClient, dag_id: str) -> list[RunAnswer]:
 
 
 @router.get(RUNS)
-async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
+async def get_runs(client: Source, dag_id: str, filters: Annotated[RunFilters, Query()]) -> RunCollection:
     """Runs of a DAG, or of all (`~`)."""
     wanted = filters.model_dump(exclude={*OF_EACH})
-    found = [run for run in await known_runs(source, dag_id) if matches(run, wanted, FIELDS)]
+    found = [run for run in await known_runs(client, dag_id) if matches(run, wanted, FIELDS)]
     of_each = filters.model_dump(include={"dag_version", "bundle_version"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()):
         late: list[str] = []
-        found = [run for run in await _whole(source, found, late) if matches(run, of_each, FIELDS)]
+        found = [run for run in await _whole(client, found, late) if matches(run, of_each, FIELDS)]
         if late:  # a list without them would look whole
             raise HTTPException(
                 504, f"{len(late)} runs have not answered in time. Narrow the list, as by run_after_gte"
@@ -134,9 +134,9 @@ async def get_runs(source: Source, dag_id: str, filters: Annotated[RunFilters, Q
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
-        return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total, **cursors)
+        return RunCollection(dag_runs=await _whole(client, part.items), total_entries=part.total, **cursors)
     part = page(found, filters.limit, filters.offset)
-    return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
+    return RunCollection(dag_runs=await _whole(client, part.items), total_entries=part.total)
 
 
 class RunBatch(Batch):
@@ -146,17 +146,17 @@ class RunBatch(Batch):
 
 
 @router.post(RUNS + "/list")
-async def list_runs(source: Source, dag_id: Literal["~"], body: RunBatch) -> RunCollection:  # noqa: ARG001 - of all
+async def list_runs(client: Source, dag_id: Literal["~"], body: RunBatch) -> RunCollection:  # noqa: ARG001 - of all
     """Runs of all DAGs, with filters in the body."""
     dates = body.model_dump(include={*DateFilters.model_fields})
     wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
-    found = [run for run in await known_runs(source, "~") if matches(run, wanted, FIELDS)]
+    found = [run for run in await known_runs(client, "~") if matches(run, wanted, FIELDS)]
     found = ordered(sorted(found, key=ORDERS["id"]), [body.order_by or "id"], ORDERS)
     part = page(found, body.page_limit, body.page_offset)
-    return RunCollection(dag_runs=await _whole(source, part.items), total_entries=part.total)
+    return RunCollection(dag_runs=await _whole(client, part.items), total_entries=part.total)
 
 
-async def _whole(source: CachedClient, runs: Sequence[RunAnswer], late: list[str] | None = None) -> list[RunAnswer]:
+async def _whole(client: CachedClient, runs: Sequence[RunAnswer], late: list[str] | None = None) -> list[RunAnswer]:
     """*runs* with what only the workflow of each, or the archive, knows; without it where nobody answers in time.
 
     *late* is told the ids of those.
@@ -168,10 +168,10 @@ async def _whole(source: CachedClient, runs: Sequence[RunAnswer], late: list[str
     async def ask(run: RunAnswer) -> RunAnswer:
         if time.monotonic() > until:  # a long list that nobody has asked for before: workers have other work, too
             return await as_listed(run)
-        alone = partial(_run_alone, source, run.dag_id, run.dag_run_id)
+        alone = partial(_run_alone, client, run.dag_id, run.dag_run_id)
         try:
-            view = await source.run(run.dag_id, run.dag_run_id)
-            return await source.of_ended("answer", run.dag_id, view, alone)
+            view = await client.run(run.dag_id, run.dag_run_id)
+            return await client.of_ended("answer", run.dag_id, view, alone)
         except NotFoundError:  # a list over all DAGs has also those whose DAG is gone
             return run
 
@@ -179,23 +179,23 @@ async def _whole(source: CachedClient, runs: Sequence[RunAnswer], late: list[str
         silent.append(run.dag_run_id)
         return run
 
-    return await noted(source.notes, await each(runs, ask, as_listed))
+    return await noted(client.notes, await each(runs, ask, as_listed))
 
 
 @router.get(RUN)
-async def get_run(source: Source, dag_id: str, dag_run_id: str) -> RunAnswer:
+async def get_run(client: Source, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
-    return await _noted(source, await _run_alone(source, dag_id, dag_run_id))
+    return await _noted(client, await _run_alone(client, dag_id, dag_run_id))
 
 
-async def _noted(source: CachedClient, run: RunAnswer) -> RunAnswer:
-    return (await noted(source.notes, [run]))[0]
+async def _noted(client: CachedClient, run: RunAnswer) -> RunAnswer:
+    return (await noted(client.notes, [run]))[0]
 
 
-async def _run_alone(source: CachedClient, dag_id: str, run_id: str) -> RunAnswer:
+async def _run_alone(client: CachedClient, dag_id: str, run_id: str) -> RunAnswer:
     """A run, without its note: of one that has ended all else never changes."""
-    run = await source.run(dag_id, run_id)
-    details, spec = await source.details(dag_id, run), await source.run_spec(dag_id, run)
+    run = await client.run(dag_id, run_id)
+    details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
     if details is None or spec is None:
         return run_answer(dag_id, run)
     return run_answer(dag_id, run, details.run, version_of(spec, run.known_since))
@@ -203,7 +203,7 @@ async def _run_alone(source: CachedClient, dag_id: str, run_id: str) -> RunAnswe
 
 @router.post(RUNS)
 async def trigger_run(
-    source: Source, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
+    client: Source, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
 ) -> RunAnswer:
     """Makes a run. 409, naming the run that holds the date or the id, if there is one."""
     if body.partition_key is not None:
@@ -218,67 +218,67 @@ async def trigger_run(
             conf=body.conf or {},
             triggering_user_name=user_name(person),
         )
-        made = await source.tidemill.runs.trigger(dag_id, request)
-    await source.changed(dag_id)
-    await source.note([(dag_id, made.run_id, "", UNMAPPED)], body.note)
-    seen = await after_change(source.run(dag_id, made.run_id), lambda: just_made(made))
-    return await _noted(source, run_answer(dag_id, seen, made, await version_in_place_of(source, dag_id)))
+        made = await client.tidemill.runs.trigger(dag_id, request)
+    await client.changed(dag_id)
+    await client.note([(dag_id, made.run_id, "", UNMAPPED)], body.note)
+    seen = await after_change(client.run(dag_id, made.run_id), lambda: just_made(made))
+    return await _noted(client, run_answer(dag_id, seen, made, await version_in_place_of(client, dag_id)))
 
 
-async def version_in_place_of(source: CachedClient, dag_id: str) -> DagVersion | None:
+async def version_in_place_of(client: CachedClient, dag_id: str) -> DagVersion | None:
     """The version that a run which has just been made has; None where the DAG does not answer."""
 
     async def ask() -> DagVersion | None:
-        return version_in_place(await source.spec(dag_id), await source.view(dag_id))
+        return version_in_place(await client.spec(dag_id), await client.view(dag_id))
 
     return await after_change(ask(), lambda: None)
 
 
 @router.patch(RUN)
 async def patch_run(
-    source: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: UpdateMask = None
+    client: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: UpdateMask = None
 ) -> RunAnswer:
     """Ends a run as success or failed, or has it run again (`queued`)."""
     meant = body.model_fields_set if update_mask is None else body.model_fields_set.intersection(update_mask)
     given = {name: value for name, value in body if name in meant}
-    before = await source.run(dag_id, dag_run_id)
+    before = await client.run(dag_id, dag_run_id)
     body = RunPatch.model_validate(given)
     if body.state == "queued":
-        await source.tidemill.runs.clear(dag_id, dag_run_id, ClearRequest())
+        await client.tidemill.runs.clear(dag_id, dag_run_id, ClearRequest())
     elif body.state in ("success", "failed"):
-        await source.tidemill.runs.mark(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
+        await client.tidemill.runs.mark(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
     elif body.state is not None:
         raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
     if "note" in given and body.note != before.reason:  # why it has failed is shown as its note, and may come back
-        await source.write_note([(dag_id, dag_run_id, "", UNMAPPED)], body.note, beside=body.state is not None)
+        await client.write_note([(dag_id, dag_run_id, "", UNMAPPED)], body.note, beside=body.state is not None)
     if body.state in ("success", "failed"):
-        await source.until(dag_id, dag_run_id, lambda run: run.state == body.state)
+        await client.until(dag_id, dag_run_id, lambda run: run.state == body.state)
     else:
-        await source.changed(dag_id, dag_run_id)
+        await client.changed(dag_id, dag_run_id)
     return await after_change(
-        get_run(source, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, body.state or before.state))
+        get_run(client, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, body.state or before.state))
     )
 
 
 @router.post(RUN + "/clear")
 async def clear_run(
-    source: Source, dag_id: str, dag_run_id: str, body: RunClearBody, request: Request
+    client: Source, dag_id: str, dag_run_id: str, body: RunClearBody, request: Request
 ) -> ClearedInstances | RunAnswer:
     """Has the tasks of a run run again; with `dry_run` only tells which."""
     if body.dry_run:
-        return await would_clear_runs(source, [(dag_id, dag_run_id)], body, request)
-    return await clear_whole_run(source, dag_id, dag_run_id, body)
+        return await would_clear_runs(client, [(dag_id, dag_run_id)], body, request)
+    return await clear_whole_run(client, dag_id, dag_run_id, body)
 
 
 async def would_clear_runs(
-    source: CachedClient, keys: Iterable[tuple[str, str]], body: RunClearBody, request: Request
+    client: CachedClient, keys: Iterable[tuple[str, str]], body: RunClearBody, request: Request
 ) -> ClearedInstances:
     """The tasks of runs, by (dag_id, run_id), that clearing them would have run again."""
     only_looks(request)
     clear = _clear_request(body)
-    meant = [await would_clear(source, dag_id, run_id, clear) for dag_id, run_id in keys]
+    meant = [await would_clear(client, dag_id, run_id, clear) for dag_id, run_id in keys]
     found = await noted(
-        source.notes, [instance_answer(run, view, spec) for run, spec, views in meant for view in views]
+        client.notes, [instance_answer(run, view, spec) for run, spec, views in meant for view in views]
     )
     return ClearedInstances(task_instances=found, total_entries=len(found))
 
@@ -289,42 +289,42 @@ def _clear_request(body: RunClearBody) -> ClearRequest:
     return ClearRequest(only_failed=body.only_failed, run_on_latest_version=body.run_on_latest_version)
 
 
-async def clear_whole_run(source: CachedClient, dag_id: str, dag_run_id: str, body: RunClearBody) -> RunAnswer:
+async def clear_whole_run(client: CachedClient, dag_id: str, dag_run_id: str, body: RunClearBody) -> RunAnswer:
     """Has the tasks of a run run again."""
-    before, request = await source.run(dag_id, dag_run_id), _clear_request(body)
-    await source.tidemill.runs.clear(dag_id, dag_run_id, request)
-    await source.changed(dag_id, dag_run_id)
+    before, request = await client.run(dag_id, dag_run_id), _clear_request(body)
+    await client.tidemill.runs.clear(dag_id, dag_run_id, request)
+    await client.changed(dag_id, dag_run_id)
     if body.note != before.reason:
-        await source.note([(dag_id, dag_run_id, "", UNMAPPED)], body.note)
+        await client.note([(dag_id, dag_run_id, "", UNMAPPED)], body.note)
     return await after_change(
-        get_run(source, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, RunState.QUEUED))
+        get_run(client, dag_id, dag_run_id), lambda: run_answer(dag_id, in_state(before, RunState.QUEUED))
     )
 
 
 @router.get(RUN + "/wait", response_class=StreamingResponse)
 async def wait_for_run(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     interval: Annotated[float, Query(gt=0, le=3600)],
     result: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> StreamingResponse:
     """The run's state, a line of JSON each *interval* seconds until it has ended; then with the *result* of tasks."""
-    run = await source.run(dag_id, dag_run_id)
-    lines = _states(source, dag_id, run, max(interval, SHORTEST_INTERVAL), result)
+    run = await client.run(dag_id, dag_run_id)
+    lines = _states(client, dag_id, run, max(interval, SHORTEST_INTERVAL), result)
     return StreamingResponse(lines)  # without a media type, as Airflow: its client takes no other
 
 
 async def _states(
-    source: CachedClient, dag_id: str, run: RunView, interval: float, wanted: list[str]
+    client: CachedClient, dag_id: str, run: RunView, interval: float, wanted: list[str]
 ) -> AsyncIterator[str]:
     while not run.state.finished:
         yield json.dumps({"state": str(run.state)}) + "\n"
         await asyncio.sleep(interval)
         with suppress(*SILENT):  # as while a worker is replaced: who waits for hours waits on
-            run = await source.run(dag_id, run.run_id)
+            run = await client.run(dag_id, run.run_id)
     answer: dict[str, Any] = {"state": str(run.state)}
-    if wanted and (state := await source.state(dag_id, run)) is not None:
+    if wanted and (state := await client.state(dag_id, run)) is not None:
         answer["results"] = {
             name: state.instances[name].xcom.get(RETURN_VALUE) for name in wanted if name in state.instances
         }
@@ -332,22 +332,22 @@ async def _states(
 
 
 @router.delete(RUN, status_code=204)
-async def delete_run(source: Source, dag_id: str, dag_run_id: str) -> Response:
+async def delete_run(client: Source, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
     try:
-        await source.tidemill.runs.delete(dag_id, dag_run_id)
+        await client.tidemill.runs.delete(dag_id, dag_run_id)
     except NotFoundError:
-        if not await source.deleted(dag_id, dag_run_id, only_there=True):  # else only the archive has known it
+        if not await client.deleted(dag_id, dag_run_id, only_there=True):  # else only the archive has known it
             raise
-    await source.deleted(dag_id, dag_run_id)
+    await client.deleted(dag_id, dag_run_id)
     return Response(status_code=204)
 
 
 @router.get("/ui/dags/{dag_id}/dagRuns/{dag_run_id}/stats")
-async def get_run_stats(source: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
+async def get_run_stats(client: Source, dag_id: str, dag_run_id: str) -> dict[str, Any]:
     """How long runs of the DAG that succeeded have taken, in seconds."""
-    await source.run(dag_id, dag_run_id)
-    ended = [run for run in await source.runs(dag_id) if run.state == "success" and run.ended_at is not None]
+    await client.run(dag_id, dag_run_id)
+    ended = [run for run in await client.runs(dag_id) if run.state == "success" and run.ended_at is not None]
     took = sorted(seconds_between(run.started_at, run.ended_at) or 0 for run in ended)
     if not took:
         return {"duration": None}

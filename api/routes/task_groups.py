@@ -20,16 +20,16 @@ router = APIRouter()
 GROUP = RUN + "/taskGroupInstances/{group_id}"
 
 
-async def _mark(source: CachedClient, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
+async def _mark(client: CachedClient, dag_id: str, run_id: str, group_id: str, body: InstancePatch) -> MarkRequest:
     """What is to be marked. Raises NotFoundError for a group that the run has not, and InvalidInputError."""
     if body.include_future or body.include_past:
         raise InvalidInputError("include_future and include_past are not offered for groups: mark run by run")
-    return mark_of(tuple(view.key for view in await _members(source, dag_id, run_id, group_id)), body)
+    return mark_of(tuple(view.key for view in await _members(client, dag_id, run_id, group_id)), body)
 
 
-async def _members(source: CachedClient, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
+async def _members(client: CachedClient, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
     """The instances of the group's tasks. Raises NotFoundError for a group that the run has not."""
-    _, spec, views = await instances_of(source, dag_id, run_id)
+    _, spec, views = await instances_of(client, dag_id, run_id)
     members = members_of(spec, group_id) if spec is not None else set()
     found = [view for view in views if view.task_id in members and view.state is not TaskState.REMOVED]
     if not found:
@@ -39,35 +39,35 @@ async def _members(source: CachedClient, dag_id: str, run_id: str, group_id: str
 
 @router.patch(GROUP + "/dry_run")
 async def try_marking_group(
-    source: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch
+    client: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch
 ) -> InstanceCollection:
     """Which instances a mark would change."""
-    request = await _mark(source, dag_id, dag_run_id, group_id, body)
-    run, spec, views = await would_mark(source, dag_id, dag_run_id, request)
+    request = await _mark(client, dag_id, dag_run_id, group_id, body)
+    run, spec, views = await would_mark(client, dag_id, dag_run_id, request)
     found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
-    return InstanceCollection(task_instances=await noted(source.notes, found), total_entries=len(found))
+    return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
 
 
 @router.patch(GROUP)
 async def mark_group(
-    source: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: UpdateMask = None
+    client: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: UpdateMask = None
 ) -> InstanceCollection:
     """Gives the tasks of a group a state without running them; what runs is stopped first."""
     marks = body.new_state is not None if update_mask is None else "new_state" in update_mask
     notes = gives_note(body, update_mask)
     keys = [
         (dag_id, dag_run_id, one.task_id, one.map_index)
-        for one in await _members(source, dag_id, dag_run_id, group_id)
+        for one in await _members(client, dag_id, dag_run_id, group_id)
         if notes
     ]
     if not marks:
-        await source.write_note(keys, body.note, beside=False)
-        run, spec, _ = await instances_of(source, dag_id, dag_run_id)
-        members = await _members(source, dag_id, dag_run_id, group_id)
-        found = await noted(source.notes, [instance_answer(run, view, spec) for view in members])
+        await client.write_note(keys, body.note, beside=False)
+        run, spec, _ = await instances_of(client, dag_id, dag_run_id)
+        members = await _members(client, dag_id, dag_run_id, group_id)
+        found = await noted(client.notes, [instance_answer(run, view, spec) for view in members])
         return InstanceCollection(task_instances=found, total_entries=len(found))
-    before = await try_marking_group(source, dag_id, dag_run_id, group_id, body)
-    await source.tidemill.tasks.mark(dag_id, dag_run_id, await _mark(source, dag_id, dag_run_id, group_id, body))
-    await source.write_note(keys, body.note, beside=True)
-    await source.changed(dag_id, dag_run_id)
-    return await marked(source, dag_id, dag_run_id, before, body)
+    before = await try_marking_group(client, dag_id, dag_run_id, group_id, body)
+    await client.tidemill.tasks.mark(dag_id, dag_run_id, await _mark(client, dag_id, dag_run_id, group_id, body))
+    await client.write_note(keys, body.note, beside=True)
+    await client.changed(dag_id, dag_run_id)
+    return await marked(client, dag_id, dag_run_id, before, body)

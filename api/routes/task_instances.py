@@ -136,50 +136,50 @@ OF_RUNS = ("run_after", "logical_date", "dag_id", "run_id")
 
 
 async def known_instances(
-    source: CachedClient, dag_id: str, run_id: str, wanted: Mapping[str, Any]
+    client: CachedClient, dag_id: str, run_id: str, wanted: Mapping[str, Any]
 ) -> tuple[list[Any], bool]:
     """Instances of a run; for `~` those of the newest runs that are wanted, and whether that is not all."""
     if run_id != "~":
-        return await _of_run(source, dag_id, run_id), False
+        return await _of_run(client, dag_id, run_id), False
     narrowing = {name: value for name, value in wanted.items() if name.startswith(OF_RUNS)}
-    runs = [run for run in await known_runs(source, dag_id) if matches(run, narrowing, FIELDS)]
+    runs = [run for run in await known_runs(client, dag_id) if matches(run, narrowing, FIELDS)]
     runs.sort(key=lambda run: run.run_after, reverse=True)
-    found = await each(runs[:MAX_RUNS], lambda run: _of_run(source, run.dag_id, run.dag_run_id))
+    found = await each(runs[:MAX_RUNS], lambda run: _of_run(client, run.dag_id, run.dag_run_id))
     return [one for part in found for one in part], len(found) < len(runs)
 
 
-async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[InstanceAnswer]:
+async def _of_run(client: CachedClient, dag_id: str, run_id: str) -> list[InstanceAnswer]:
     try:
-        run, spec, views = await instances_of(source, dag_id, run_id)
+        run, spec, views = await instances_of(client, dag_id, run_id)
     except NotFoundError:
-        await source.run(dag_id, run_id)  # a run without tasks is there all the same
+        await client.run(dag_id, run_id)  # a run without tasks is there all the same
         return []
     return [instance_answer(run, view, spec) for view in views]
 
 
 @router.get(INSTANCES)
 async def get_instances(
-    source: Source, dag_id: str, dag_run_id: str, filters: Annotated[InstanceFilters, Query()]
+    client: Source, dag_id: str, dag_run_id: str, filters: Annotated[InstanceFilters, Query()]
 ) -> InstanceCollection:
     """Instances of a run, or of the newest runs (`~`)."""
     wanted = filters.model_dump(exclude={"task_group_id"})
-    known, cut = await known_instances(source, dag_id, dag_run_id, wanted)
+    known, cut = await known_instances(client, dag_id, dag_run_id, wanted)
     found = [one for one in known if matches(one, wanted, FIELDS)]
     if filters.task_group_id is not None:
         if dag_id == "~":
             raise InvalidInputError("task_group_id: groups are those of a DAG. Name it")
-        spec = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id)) if dag_run_id != "~" else None
-        members = members_of(spec or await source.spec(dag_id), filters.task_group_id)
+        spec = await client.run_spec(dag_id, await client.run(dag_id, dag_run_id)) if dag_run_id != "~" else None
+        members = members_of(spec or await client.spec(dag_id), filters.task_group_id)
         found = [one for one in found if one.task_id in members]
     found = ordered(found, filters.order_by, ORDERS)
     total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda one: str(one.id))
         cursors = {"next_cursor": part.next_cursor, "previous_cursor": part.previous_cursor}
-        shown = await noted(source.notes, part.items)
+        shown = await noted(client.notes, part.items)
         return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total}, **cursors)
     part = page(found, filters.limit, filters.offset)
-    shown = await noted(source.notes, part.items)
+    shown = await noted(client.notes, part.items)
     return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total})
 
 
@@ -195,7 +195,7 @@ class InstanceBatch(Batch):
 
 @router.post(INSTANCES + "/list")
 async def list_instances(
-    source: Source,
+    client: Source,
     dag_id: Literal["~"],  # noqa: ARG001 - of all
     dag_run_id: Literal["~"],  # noqa: ARG001
     body: InstanceBatch,
@@ -205,48 +205,48 @@ async def list_instances(
     lists = {"dag_id": body.dag_ids, "run_id": body.dag_run_ids, "task_id": body.task_ids}
     wanted |= {name: value or [] for name, value in lists.items()}
     wanted["state"] = [NOTHING if state is None else state for state in body.state or ()]
-    known, cut = await known_instances(source, "~", "~", wanted)
+    known, cut = await known_instances(client, "~", "~", wanted)
     found = ordered([one for one in known if matches(one, wanted, FIELDS)], [body.order_by or "map_index"], ORDERS)
     part = page(found, body.page_limit, body.page_offset)
     total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
-    shown = await noted(source.notes, part.items)
+    shown = await noted(client.notes, part.items)
     return InstanceCollection(task_instances=shown, **{"total_entries": part.total, **total})
 
 
 @router.get(INSTANCE)
-async def get_instance(source: Source, dag_id: str, dag_run_id: str, task_id: str) -> InstanceAnswer:
+async def get_instance(client: Source, dag_id: str, dag_run_id: str, task_id: str) -> InstanceAnswer:
     """An instance of a task that is not mapped."""
-    return await get_mapped_instance(source, dag_id, dag_run_id, task_id, UNMAPPED)
+    return await get_mapped_instance(client, dag_id, dag_run_id, task_id, UNMAPPED)
 
 
 @router.get(INSTANCE + "/listMapped")
 async def list_mapped(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[MappedFilters, Query()]
 ) -> InstanceCollection:
     """The instances of a mapped task. Raises NotFoundError for one that is not mapped."""
-    spec = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
+    spec = await client.run_spec(dag_id, await client.run(dag_id, dag_run_id))
     if spec is not None and task_id not in spec.mapped:
         raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} is not mapped")
     mine = InstanceFilters(**filters.model_dump(), task_id=task_id)
-    return await get_instances(source, dag_id, dag_run_id, mine)
+    return await get_instances(client, dag_id, dag_run_id, mine)
 
 
 @router.get(MAPPED + "/dependencies")
 @router.get(INSTANCE + "/dependencies")
 async def get_dependencies(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
 ) -> Dependencies:
     """What the instance waits for; nothing once it has begun."""
-    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     waits = not view.state.finished and view.state is not TaskState.RUNNING
     return Dependencies(dependencies=[Dependency(name="tidemill", reason=view.why)] if waits else [])
 
 
 @router.get(MAPPED + "/tries")
 @router.get(INSTANCE + "/tries")
-async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
+async def get_tries(client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
-    run, spec, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     found = [try_answer(run, view, spec, one) for one in view.tries]
     return TaskTries(task_instances=found, total_entries=len(found))
 
@@ -254,10 +254,10 @@ async def get_tries(source: Source, dag_id: str, dag_run_id: str, task_id: str, 
 @router.get(MAPPED + "/tries/{task_try_number}")
 @router.get(INSTANCE + "/tries/{task_try_number}")
 async def get_try(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, task_try_number: int, map_index: int = UNMAPPED
 ) -> TaskTry:
     """One try."""
-    for one in (await get_tries(source, dag_id, dag_run_id, task_id, map_index)).task_instances:
+    for one in (await get_tries(client, dag_id, dag_run_id, task_id, map_index)).task_instances:
         if one.try_number == task_try_number:
             return one
     raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {task_try_number}")
@@ -265,7 +265,7 @@ async def get_try(
 
 @router.get(INSTANCE + "/links")
 async def get_links(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -273,24 +273,24 @@ async def get_links(
     try_number: int | None = None,
 ) -> dict[str, Any]:
     """Where else there is something to see: Spark's user interface, and the application in its History Server."""
-    _, _, view = await one_instance(source, dag_id, dag_run_id, task_id, map_index)
+    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     number = try_number or view.try_number
     links: dict[str, str] = {}
     progress = view.progress or {}
     if number == view.try_number and str(progress.get("ui", "")).startswith(("http://", "https://")):
         links["Spark UI"] = progress["ui"]
-    if source.settings.spark_history_url is not None:
+    if client.settings.spark_history_url is not None:
         path = attempt_path(dag_id, dag_run_id, task_id, number, map_index)
-        figures = await _beside(source, path, lambda log: log.spark, None)
+        figures = await _beside(client, path, lambda log: log.spark, None)
         if figures is not None and figures.application_id is not None:
-            links["Spark History"] = history_page(source.settings.spark_history_url, figures.application_id)
+            links["Spark History"] = history_page(client.settings.spark_history_url, figures.application_id)
     return {"extra_links": links, "total_entries": len(links)}
 
 
-async def _beside(source: CachedClient, path: str, read: Callable[[TaskLog], T], otherwise: T) -> T:
+async def _beside(client: CachedClient, path: str, read: Callable[[TaskLog], T], otherwise: T) -> T:
     """What is beside the log of a try; *otherwise* where a store does not answer."""
     try:
-        return await in_time(lambda: read(TaskLog(source.settings, f"{path}.log")), PATIENCE)
+        return await in_time(lambda: read(TaskLog(client.settings, f"{path}.log")), PATIENCE)
     except Exception:  # whatever a store's client raises: the task is shown without it
         log.warning("what is beside the log of %s cannot be read", path, exc_info=True)
         return otherwise
@@ -298,22 +298,22 @@ async def _beside(source: CachedClient, path: str, read: Callable[[TaskLog], T],
 
 @router.get(MAPPED)
 async def get_mapped_instance(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
 ) -> InstanceAnswer:
     """An instance of a task; -1 where the task is not mapped."""
-    answer = instance_answer(*_arguments(await one_instance(source, dag_id, dag_run_id, task_id, map_index)))
+    answer = instance_answer(*_arguments(await one_instance(client, dag_id, dag_run_id, task_id, map_index)))
     path = attempt_path(dag_id, dag_run_id, task_id, answer.try_number, map_index)
-    fields: dict[str, Any] = await _beside(source, path, lambda log: log.rendered, {})
-    host = await _host_of(source, dag_id, dag_run_id, instance_key(task_id, map_index), answer.try_number)
-    return (await noted(source.notes, [answer.model_copy(update={"rendered_fields": fields, **host})]))[0]
+    fields: dict[str, Any] = await _beside(client, path, lambda log: log.rendered, {})
+    host = await _host_of(client, dag_id, dag_run_id, instance_key(task_id, map_index), answer.try_number)
+    return (await noted(client.notes, [answer.model_copy(update={"rendered_fields": fields, **host})]))[0]
 
 
-async def _host_of(source: CachedClient, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
+async def _host_of(client: CachedClient, dag_id: str, run_id: str, key: str, try_number: int) -> dict[str, Any]:
     """Where a try of a run that has ended has run: its history is read once. Of others that would be each time."""
 
     async def ask() -> list[AttemptStart]:
-        run = await source.run(dag_id, run_id)
-        return (await source.starts(dag_id, run) or []) if run.state.finished else []
+        run = await client.run(dag_id, run_id)
+        return (await client.starts(dag_id, run) or []) if run.state.finished else []
 
     found = await after_change(asyncio.wait_for(ask(), PATIENCE), list)
     for start in reversed(found):  # where it was given back first, the one that has begun its driver
@@ -330,11 +330,11 @@ def _arguments(found: Any) -> tuple[Any, Any, Any]:
 
 
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
-async def clear_instances(source: Source, dag_id: str, body: ClearBody, request: Request) -> InstanceCollection:
+async def clear_instances(client: Source, dag_id: str, body: ClearBody, request: Request) -> InstanceCollection:
     """Has tasks of runs run again; with `dry_run` only tells which."""
     if body.dry_run:
         only_looks(request)
-    meant = await _meant(source, dag_id, body)
+    meant = await _meant(client, dag_id, body)
     running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
@@ -342,16 +342,16 @@ async def clear_instances(source: Source, dag_id: str, body: ClearBody, request:
     async def cleared(one: tuple[str, ClearRequest, Instances]) -> list[InstanceAnswer]:
         run_id, request, (run, spec, views) = one
         if not body.dry_run:
-            await source.tidemill.runs.clear(dag_id, run_id, request)
-            await source.changed(dag_id, run_id)
+            await client.tidemill.runs.clear(dag_id, run_id, request)
+            await client.changed(dag_id, run_id)
             shown = {view.error for view in views}
             keys = [(dag_id, run_id, view.task_id, view.map_index) for view in views]
-            await source.note(keys, body.note if body.note not in shown else None)
+            await client.note(keys, body.note if body.note not in shown else None)
             views = [cleared_view(view, spec) for view in views]
         return [instance_answer(run, view, spec) for view in views]
 
     named = next((one for one in meant if one[0] == body.dag_run_id), None)
-    found = await noted(source.notes, await in_each(meant, named, cleared))
+    found = await noted(client.notes, await in_each(meant, named, cleared))
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
@@ -383,7 +383,7 @@ async def in_each(
     return [one for part in found if not isinstance(part, Exception) for one in part]
 
 
-async def _meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
+async def _meant(client: CachedClient, dag_id: str, body: ClearBody) -> list[tuple[str, ClearRequest, Instances]]:
     """By run, what is to be cleared there, and the instances that this means; runs without any are left out.
 
     Raises InvalidInputError, ConflictError.
@@ -400,9 +400,9 @@ async def _meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[tup
         run_on_latest_version=body.run_on_latest_version,
     )
     found = []
-    for run_id in await _runs_meant(source, dag_id, body):
+    for run_id in await _runs_meant(client, dag_id, body):
         try:
-            instances = await would_clear(source, dag_id, run_id, request)
+            instances = await would_clear(client, dag_id, run_id, request)
         except InvalidInputError:
             if run_id == body.dag_run_id:
                 raise
@@ -418,23 +418,23 @@ async def _meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[tup
     return found
 
 
-async def _runs_meant(source: CachedClient, dag_id: str, body: ClearBody) -> list[str]:
+async def _runs_meant(client: CachedClient, dag_id: str, body: ClearBody) -> list[str]:
     dates = body.start_date, body.end_date
     if body.dag_run_id is not None:
         if any(dates):
             raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
         around = {"past": body.include_past, "future": body.include_future}
         with bad_requests():
-            return await chosen_around(source, dag_id, body.dag_run_id, **around)
+            return await chosen_around(client, dag_id, body.dag_run_id, **around)
     if not any(dates):
         raise InvalidInputError("dag_run_id is missing: name the run, or give start_date or end_date")
-    return await chosen_between(source, dag_id, *dates)
+    return await chosen_between(client, dag_id, *dates)
 
 
 @router.patch(MAPPED + "/dry_run")
 @router.patch(INSTANCE + "/dry_run")
 async def try_marking(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -443,29 +443,29 @@ async def try_marking(
     update_mask: UpdateMask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
     """Which instances a mark would change. Raises NotFoundError for a task that is not there."""
-    known = await source.run_spec(dag_id, await source.run(dag_id, dag_run_id))
+    known = await client.run_spec(dag_id, await client.run(dag_id, dag_run_id))
     if known is not None and task_id not in known.by_id:
         raise NotFoundError(f"run {dag_run_id!r} of DAG {dag_id!r} has no task {task_id!r}")
     request = mark_of((instance_key(task_id, map_index),), body)
     found: list[InstanceAnswer] = []
-    for run_id in await _runs_of(source, dag_id, dag_run_id, body):
-        found += await _changed_by(source, dag_id, run_id, request, must=run_id == dag_run_id)
-    return InstanceCollection(task_instances=await noted(source.notes, found), total_entries=len(found))
+    for run_id in await _runs_of(client, dag_id, dag_run_id, body):
+        found += await _changed_by(client, dag_id, run_id, request, must=run_id == dag_run_id)
+    return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
 
 
-async def _runs_of(source: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
+async def _runs_of(client: CachedClient, dag_id: str, run_id: str, body: InstancePatch) -> list[str]:
     """The runs that a mark is for: of one without a logical date it alone, where a clear is refused (as in Airflow)."""
-    dated = (await source.run(dag_id, run_id)).logical_date is not None
+    dated = (await client.run(dag_id, run_id)).logical_date is not None
     around = {"past": dated and body.include_past, "future": dated and body.include_future}
-    return await chosen_around(source, dag_id, run_id, **around)
+    return await chosen_around(client, dag_id, run_id, **around)
 
 
 async def _changed_by(
-    source: CachedClient, dag_id: str, run_id: str, request: MarkRequest, *, must: bool
+    client: CachedClient, dag_id: str, run_id: str, request: MarkRequest, *, must: bool
 ) -> list[InstanceAnswer]:
     """The instances of a run that have another state yet; without *must* none where the run has no such task."""
     try:
-        run, spec, views = await would_mark(source, dag_id, run_id, request)
+        run, spec, views = await would_mark(client, dag_id, run_id, request)
     except InvalidInputError:
         if must:
             raise
@@ -476,7 +476,7 @@ async def _changed_by(
 @router.patch(MAPPED)
 @router.patch(INSTANCE)
 async def mark_instance(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -489,9 +489,9 @@ async def mark_instance(
     if body.new_state is None if update_mask is None else "new_state" not in update_mask:
         if not notes:
             return InstanceCollection(task_instances=[], total_entries=0)
-        found = await note_instances(source, dag_id, dag_run_id, task_id, map_index, body.note)
+        found = await note_instances(client, dag_id, dag_run_id, task_id, map_index, body.note)
         return InstanceCollection(task_instances=found, total_entries=len(found))
-    before = await try_marking(source, dag_id, dag_run_id, task_id, body, map_index)
+    before = await try_marking(client, dag_id, dag_run_id, task_id, body, map_index)
     if not before.task_instances:
         raise ConflictError(f"task {instance_key(task_id, map_index)!r} is {body.new_state} already")
     request = mark_of((instance_key(task_id, map_index),), body)
@@ -499,11 +499,11 @@ async def mark_instance(
     async def mark(run_id: str) -> list[InstanceAnswer]:
         mine = [one for one in before.task_instances if one.dag_run_id == run_id]
         # Whom the note is about is found before the mark: right after it the run may be between two executions.
-        _, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, body.note) if notes else ((), [])
-        await source.tidemill.tasks.mark(dag_id, run_id, request)
+        _, keys = await _noted_keys(client, dag_id, run_id, task_id, map_index, body.note) if notes else ((), [])
+        await client.tidemill.tasks.mark(dag_id, run_id, request)
         if keys:
-            await source.write_note(keys, body.note, beside=True)
-        return await _marked_in(source, dag_id, run_id, mine, body)
+            await client.write_note(keys, body.note, beside=True)
+        return await _marked_in(client, dag_id, run_id, mine, body)
 
     run_ids = list(dict.fromkeys(one.dag_run_id for one in before.task_instances))
     found = await in_each(run_ids, next((run_id for run_id in run_ids if run_id == dag_run_id), None), mark)
@@ -511,7 +511,7 @@ async def mark_instance(
 
 
 async def _marked_in(
-    source: CachedClient, dag_id: str, run_id: str, before: list[InstanceAnswer], body: InstancePatch
+    client: CachedClient, dag_id: str, run_id: str, before: list[InstanceAnswer], body: InstancePatch
 ) -> list[InstanceAnswer]:
     """The instances that a mark has changed, once the run tells of it."""
     changed = {(one.task_id, one.map_index) for one in before}
@@ -520,28 +520,28 @@ async def _marked_in(
         states = {(one.task_id, one.map_index): one.state for one in run.tasks}
         return all(states.get(one) == body.new_state for one in changed)
 
-    await source.until(dag_id, run_id, is_marked)
-    answer = await marked(source, dag_id, run_id, InstanceCollection(task_instances=before, total_entries=0), body)
+    await client.until(dag_id, run_id, is_marked)
+    answer = await marked(client, dag_id, run_id, InstanceCollection(task_instances=before, total_entries=0), body)
     return answer.task_instances
 
 
 async def marked(
-    source: CachedClient, dag_id: str, run_id: str, before: InstanceCollection, body: InstancePatch
+    client: CachedClient, dag_id: str, run_id: str, before: InstanceCollection, body: InstancePatch
 ) -> InstanceCollection:
     """The instances that were *before* the mark what it changes, as they are now; as marked where nobody answers."""
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
 
     async def now() -> list[InstanceAnswer]:
-        run, spec, views = await instances_of(source, dag_id, run_id)
+        run, spec, views = await instances_of(client, dag_id, run_id)
         found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
-        return await noted(source.notes, found)
+        return await noted(client.notes, found)
 
     def as_marked() -> list[InstanceAnswer]:
         return [one.model_copy(update={"state": body.new_state}) for one in before.task_instances]
 
     found = await after_change(now(), as_marked)
     if [one.state for one in found] != [body.new_state] * len(changed):  # a run that begins again may not know it yet
-        found = await noted(source.notes, as_marked())
+        found = await noted(client.notes, as_marked())
     return InstanceCollection(task_instances=found, total_entries=len(found))
 
 
@@ -551,25 +551,25 @@ def gives_note(body: InstancePatch, update_mask: list[str] | None) -> bool:
 
 
 async def note_instances(
-    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
+    client: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> list[InstanceAnswer]:
     """Writes a note about an instance; of a mapped task without a map_index about all of them. Returns them.
 
     Raises NotFoundError for one that is not there, ArchiveError where it cannot be kept.
     """
-    found, keys = await _noted_keys(source, dag_id, run_id, task_id, map_index, note)
-    await source.write_note(keys, note, beside=False)
-    return await noted(source.notes, found)
+    found, keys = await _noted_keys(client, dag_id, run_id, task_id, map_index, note)
+    await client.write_note(keys, note, beside=False)
+    return await noted(client.notes, found)
 
 
 async def _noted_keys(
-    source: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
+    client: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> tuple[list[InstanceAnswer], list[Key]]:
     """The instances that a note is about, and the keys under which it has to be kept."""
-    run, spec, views = await instances_of(source, dag_id, run_id)
+    run, spec, views = await instances_of(client, dag_id, run_id)
     meant = [view for view in views if view.task_id == task_id and map_index in (view.map_index, UNMAPPED)]
     if not meant:
-        await one_instance(source, dag_id, run_id, task_id, map_index)
+        await one_instance(client, dag_id, run_id, task_id, map_index)
     # Why it has failed is shown as its note, and may come back.
     keys = [(dag_id, run_id, task_id, view.map_index) for view in meant if note != view.error]
     return [instance_answer(run, view, spec) for view in meant], keys
@@ -588,9 +588,9 @@ def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
 
 
 @router.get("/api/v2/dags/{dag_id}/tasks")
-async def get_tasks(source: Source, dag_id: str, order_by: str = "task_id") -> TaskCollection:
+async def get_tasks(client: Source, dag_id: str, order_by: str = "task_id") -> TaskCollection:
     """The tasks of the version that is in place."""
-    spec = await source.spec(dag_id)
+    spec = await client.spec(dag_id)
     orders: dict[str, Any] = {
         name: lambda task, name=name: getattr(task, name)
         for name in (
@@ -609,9 +609,9 @@ async def get_tasks(source: Source, dag_id: str, order_by: str = "task_id") -> T
 
 
 @router.get("/api/v2/dags/{dag_id}/tasks/{task_id}")
-async def get_task(source: Source, dag_id: str, task_id: str) -> TaskAnswer:
+async def get_task(client: Source, dag_id: str, task_id: str) -> TaskAnswer:
     """A task of the version that is in place."""
-    spec = await source.spec(dag_id)
+    spec = await client.spec(dag_id)
     if task_id not in spec.by_id:
         raise NotFoundError(f"DAG {dag_id!r} has no task {task_id!r}. It has {', '.join(spec.by_id)}")
     return task_answer(spec, spec.by_id[task_id])

@@ -69,12 +69,12 @@ def _with_what_was_hidden(text: str, before: Kept) -> str:
 KEPT = KeptKind[VariableBody]("variable", lambda body: body.key, _to_keep)
 
 
-def _all(files: KeyValues, *, seen: bool) -> list[VariableAnswer]:
-    return [_shown(files, key, place, seen=seen) for key, place in names_of("variable", files).items()]
+def _all(key_values: KeyValues, *, seen: bool) -> list[VariableAnswer]:
+    return [_shown(key_values, key, place, seen=seen) for key, place in names_of("variable", key_values).items()]
 
 
-def _shown(files: KeyValues, key: str, place: str, *, seen: bool) -> VariableAnswer:
-    there = store(files)
+def _shown(key_values: KeyValues, key: str, place: str, *, seen: bool) -> VariableAnswer:
+    there = store(key_values)
     kept = there.find("variable", key) if there is not None and place == STORED else None
     value, description, encrypted = HIDDEN, f"of {place}", False
     if there is not None and kept is not None:
@@ -84,11 +84,11 @@ def _shown(files: KeyValues, key: str, place: str, *, seen: bool) -> VariableAns
     return VariableAnswer(key=key, value=value, description=description, is_encrypted=encrypted, team_name=None)
 
 
-def _one(files: KeyValues, key: str, *, seen: bool) -> VariableAnswer:
-    place = place_of("variable", key, files)
+def _one(key_values: KeyValues, key: str, *, seen: bool) -> VariableAnswer:
+    place = place_of("variable", key, key_values)
     if place is None:
         raise NotFoundError(f"this server's host knows no variable {key!r}")
-    return _shown(files, key, place, seen=seen)
+    return _shown(key_values, key, place, seen=seen)
 
 
 @router.get("/api/v2/variables")

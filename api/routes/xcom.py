@@ -109,21 +109,21 @@ def _results(state: DagRunState, run: RunView) -> list[ResultAnswer]:
     ]
 
 
-async def _of_run(source: CachedClient, dag_id: str, run_id: str) -> list[ResultAnswer]:
+async def _of_run(client: CachedClient, dag_id: str, run_id: str) -> list[ResultAnswer]:
     """Those of a run; of one that is not there none, as in Airflow. Raises NotFoundError without such a DAG."""
-    await source.view(dag_id)
+    await client.view(dag_id)
     try:
-        run = await source.run(dag_id, run_id)
+        run = await client.run(dag_id, run_id)
     except NotFoundError:
         return []
-    state = await source.state(dag_id, run)
+    state = await client.state(dag_id, run)
     return _results(state, run) if state is not None else []
 
 
-async def _of_task(source: CachedClient, dag_id: str, run_id: str, task_id: str) -> list[ResultAnswer]:
+async def _of_task(client: CachedClient, dag_id: str, run_id: str, task_id: str) -> list[ResultAnswer]:
     """Those of one task. Raises NotFoundError where the run has no such task."""
-    run = await source.run(dag_id, run_id)
-    state = await source.state(dag_id, run)
+    run = await client.run(dag_id, run_id)
+    state = await client.state(dag_id, run)
     if state is None or not state.of_task(task_id):
         raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r} that has begun")
     return [one for one in _results(state, run) if one.task_id == task_id]
@@ -131,19 +131,19 @@ async def _of_task(source: CachedClient, dag_id: str, run_id: str, task_id: str)
 
 @router.get(INSTANCE + "/xcomEntries")
 async def get_results(
-    source: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[ResultFilters, Query()]
+    client: Source, dag_id: str, dag_run_id: str, task_id: str, filters: Annotated[ResultFilters, Query()]
 ) -> ResultCollection:
     """What tasks have returned and pushed, without the values; for `~` as run those of the newest runs."""
     wanted = filters.model_dump()
     if "~" in (dag_id, dag_run_id):
-        runs = sorted(await known_runs(source, dag_id), key=lambda run: run.run_after, reverse=True)
+        runs = sorted(await known_runs(client, dag_id), key=lambda run: run.run_after, reverse=True)
         runs = [run for run in runs if run.state != "queued" and dag_run_id in ("~", run.dag_run_id)][:MAX_RUNS]
-        parts = await each(runs, lambda run: _of_run(source, run.dag_id, run.dag_run_id))
+        parts = await each(runs, lambda run: _of_run(client, run.dag_id, run.dag_run_id))
         found = [one for part in parts for one in part if task_id in ("~", one.task_id)]
     elif task_id == "~":
-        found = await _of_run(source, dag_id, dag_run_id)
+        found = await _of_run(client, dag_id, dag_run_id)
     else:
-        found = await _of_task(source, dag_id, dag_run_id, task_id)
+        found = await _of_task(client, dag_id, dag_run_id, task_id)
     found = ordered([one for one in found if matches(one, wanted, FIELDS)], filters.order_by, ORDERS)
     part = page(found, filters.limit, filters.offset)
     entries = [ResultEntry(**one.model_dump(exclude={"value"})) for one in part.items]
@@ -152,7 +152,7 @@ async def get_results(
 
 @router.get(INSTANCE + "/xcomEntries/{xcom_key:path}")
 async def get_result(
-    source: Source,
+    client: Source,
     dag_id: str,
     dag_run_id: str,
     task_id: str,
@@ -162,7 +162,7 @@ async def get_result(
     stringify: bool = False,
 ) -> ResultAnswer:
     """A result, with its value."""
-    for one in await _of_task(source, dag_id, dag_run_id, task_id):
+    for one in await _of_task(client, dag_id, dag_run_id, task_id):
         if (one.key, one.map_index) == (xcom_key, map_index):
             return one.model_copy(update={"value": str(one.value)}) if stringify else one
     raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no result {xcom_key!r}")

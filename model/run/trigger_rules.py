@@ -76,79 +76,81 @@ class Upstreams:
         return self.total == self.success + self.skipped + self.failed + self.removed
 
 
-def _all_success(up: Upstreams) -> Verdict:
-    if up.failed:
+def _all_success(upstreams: Upstreams) -> Verdict:
+    if upstreams.failed:
         return Verdict.UPSTREAM_FAILED
-    if up.skipped:
+    if upstreams.skipped:
         return Verdict.SKIPPED
-    return _when_done(up)
+    return _when_done(upstreams)
 
 
-def _all_failed(up: Upstreams) -> Verdict:
-    return Verdict.SKIPPED if up.success or up.skipped else _when_done(up)
+def _all_failed(upstreams: Upstreams) -> Verdict:
+    return Verdict.SKIPPED if upstreams.success or upstreams.skipped else _when_done(upstreams)
 
 
-def _when_done(up: Upstreams) -> Verdict:
-    return Verdict.RUN if up.done else Verdict.WAIT
+def _when_done(upstreams: Upstreams) -> Verdict:
+    return Verdict.RUN if upstreams.done else Verdict.WAIT
 
 
-def _all_done_setup_success(up: Upstreams) -> Verdict:
-    if not up.done:
+def _all_done_setup_success(upstreams: Upstreams) -> Verdict:
+    if not upstreams.done:
         return Verdict.WAIT
-    if up.setups and up.setups_skipped == up.setups:
+    if upstreams.setups and upstreams.setups_skipped == upstreams.setups:
         return Verdict.SKIPPED
-    if up.setups and not up.setups_succeeded:
+    if upstreams.setups and not upstreams.setups_succeeded:
         return Verdict.UPSTREAM_FAILED
     return Verdict.RUN
 
 
-def _all_done_min_one_success(up: Upstreams) -> Verdict:
-    if up.skipped:
+def _all_done_min_one_success(upstreams: Upstreams) -> Verdict:
+    if upstreams.skipped:
         return Verdict.SKIPPED
-    if not up.done:
+    if not upstreams.done:
         return Verdict.WAIT
-    return Verdict.RUN if up.success else Verdict.UPSTREAM_FAILED
+    return Verdict.RUN if upstreams.success else Verdict.UPSTREAM_FAILED
 
 
-def _all_skipped(up: Upstreams) -> Verdict:
-    if up.success or up.failed:
+def _all_skipped(upstreams: Upstreams) -> Verdict:
+    if upstreams.success or upstreams.failed:
         return Verdict.SKIPPED
     # A removed upstream was never skipped: Airflow waits for it, for ever.
-    return Verdict.RUN if up.skipped == up.total else Verdict.WAIT
+    return Verdict.RUN if upstreams.skipped == upstreams.total else Verdict.WAIT
 
 
-def _one_success(up: Upstreams) -> Verdict:
-    if up.success:
+def _one_success(upstreams: Upstreams) -> Verdict:
+    if upstreams.success:
         return Verdict.RUN
-    if not up.done:
+    if not upstreams.done:
         return Verdict.WAIT
-    return Verdict.SKIPPED if up.skipped == up.total else Verdict.UPSTREAM_FAILED
+    return Verdict.SKIPPED if upstreams.skipped == upstreams.total else Verdict.UPSTREAM_FAILED
 
 
-def _one_failed(up: Upstreams) -> Verdict:
-    return Verdict.RUN if up.failed else _skip_when_done(up)
+def _one_failed(upstreams: Upstreams) -> Verdict:
+    return Verdict.RUN if upstreams.failed else _skip_when_done(upstreams)
 
 
-def _one_done(up: Upstreams) -> Verdict:
-    return Verdict.RUN if up.success or up.failed > up.upstream_failed else _skip_when_done(up)
+def _one_done(upstreams: Upstreams) -> Verdict:
+    return (
+        Verdict.RUN if upstreams.success or upstreams.failed > upstreams.upstream_failed else _skip_when_done(upstreams)
+    )
 
 
-def _skip_when_done(up: Upstreams) -> Verdict:
-    return Verdict.SKIPPED if up.done else Verdict.WAIT
+def _skip_when_done(upstreams: Upstreams) -> Verdict:
+    return Verdict.SKIPPED if upstreams.done else Verdict.WAIT
 
 
-def _none_failed(up: Upstreams) -> Verdict:
-    return Verdict.UPSTREAM_FAILED if up.failed else _when_done(up)
+def _none_failed(upstreams: Upstreams) -> Verdict:
+    return Verdict.UPSTREAM_FAILED if upstreams.failed else _when_done(upstreams)
 
 
-def _none_failed_min_one_success(up: Upstreams) -> Verdict:
-    if up.failed:
+def _none_failed_min_one_success(upstreams: Upstreams) -> Verdict:
+    if upstreams.failed:
         return Verdict.UPSTREAM_FAILED
-    return _one_success(up) if up.done else Verdict.WAIT
+    return _one_success(upstreams) if upstreams.done else Verdict.WAIT
 
 
-def _none_skipped(up: Upstreams) -> Verdict:
-    return Verdict.SKIPPED if up.skipped else _when_done(up)
+def _none_skipped(upstreams: Upstreams) -> Verdict:
+    return Verdict.SKIPPED if upstreams.skipped else _when_done(upstreams)
 
 
 def _always(_: Upstreams) -> Verdict:

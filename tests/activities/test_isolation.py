@@ -169,7 +169,7 @@ async def test_a_stopped_workers_functions_go_on_elsewhere_as_the_same_try(serve
 
 @asynccontextmanager
 async def second_worker(here: Stack, place: WorkerContext) -> AsyncIterator[None]:
-    client = await Client.connect(here.address, plugins=[TidemillPlugin(workplace=place)])
+    client = await Client.connect(here.address, plugins=[TidemillPlugin(worker_context=place)])
     async with Worker(client, task_queue=here.task_queue):
         yield
 

@@ -19,7 +19,7 @@ from tidemill.model.dag.hand_over import HandOver
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.spec.timetables import DataInterval
 from tidemill.worker.migration.database import read_database
-from tidemill.worker.migration.files import Verdict, check_files
+from tidemill.worker.migration.files import Verdict, causes, check_files
 
 pytestmark = [needs_airflow, pytest.mark.timeout(900)]
 
@@ -152,3 +152,27 @@ def test_each_file_is_told_what_it_needs(tmp_path: Path) -> None:
     assert "airflow.providers.standard.operators.bash.BashOperator" in found["old.py"].notices[0]
     assert "apache-airflow-providers-snowflake" in found["provider.py"].notices[0]
     assert "broken.py:2" in found["broken.py"].notices[0]
+
+
+def test_all_that_is_gone_is_named_at_once_in_files_and_plugins(tmp_path: Path) -> None:
+    """A file's import ends at its first: the others are found by reading, and what most files need comes first."""
+    dags, plugins = tmp_path / "dags", tmp_path / "plugins"
+    dags.mkdir()
+    plugins.mkdir()
+    old = "# a DAG\nfrom airflow.operators.bash_operator import BashOperator\n"
+    (dags / "one.py").write_text(old)
+    more = "from airflow.contrib.hooks.ssh_hook import SSHHook\nimport airflow.utils.dates\n"
+    (dags / "two.py").write_text(old + more)
+    (plugins / "own.py").write_text("from airflow.hooks.base_hook import BaseHook\n")
+    (plugins / "fine.py").write_text("from airflow.sdk import BaseHook\n")
+    found = list(check_files(dags, str(PYTHON)))
+    two = next(file for file in found if file.path == "two.py")
+    assert [need.split(":")[0] for need in two.notices[: two.needs]] == [
+        "Airflow 3 has no airflow.operators.bash_operator",
+        "Airflow 3 has no airflow.contrib.hooks.ssh_hook",
+        "Airflow 3 has no airflow.utils.dates",
+    ]
+    assert [file.path for file in found if file.path.startswith("..")] == ["../plugins/own.py"]
+    need, count = causes(found)[0]
+    assert "bash_operator" in need
+    assert count == 2

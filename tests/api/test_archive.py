@@ -109,12 +109,12 @@ async def forgotten(here: Stack, run: RunView) -> None:
     await eventually(is_there, lambda there: not there)
 
 
-async def swept(source: CachedClient, run_id: str, dag_id: str = "kept") -> None:
+async def swept(client: CachedClient, run_id: str, dag_id: str = "kept") -> None:
     """Sweeps until the run is there: Temporal's lists lag behind."""
 
     async def once() -> bool:
-        await sweep(source)
-        return await source.ended.find(dag_id, run_id, None) is not None
+        await sweep(client)
+        return await client.ended.find(dag_id, run_id, None) is not None
 
     await eventually(once, bool)
 

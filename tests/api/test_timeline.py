@@ -89,7 +89,7 @@ async def test_a_try_that_was_handed_over_says_so(server: str, tmp_path: Path) -
     """Its first worker ends while it works; another one begins it anew."""
     queue = f"test-{uuid.uuid4().hex[:8]}"
     client = await Client.connect(
-        server, plugins=[TidemillPlugin(tmp_path, workplace=WorkerContext(home=tmp_path))], identity="the first"
+        server, plugins=[TidemillPlugin(tmp_path, worker_context=WorkerContext(home=tmp_path))], identity="the first"
     )
     tidemill = Tidemill(client, queue)
     gate = tmp_path / "gate"

@@ -106,10 +106,10 @@ def seeds_by_place(seeds: Sequence[int], jobs: int) -> dict[Place, list[int]]:
 # One change
 
 
-def _try(source: Source, mutation: Mutation, seeds: Sequence[int], seconds: float, end: object) -> None:
+def _try(client: Source, mutation: Mutation, seeds: Sequence[int], seconds: float, end: object) -> None:
     """In a process of its own: tells what the first seed has found, or how many have found nothing."""
     logging.disable(logging.CRITICAL)
-    put(mutated(source, mutation.number), source.path, functions_of(source.path))
+    put(mutated(client, mutation.number), client.path, functions_of(client.path))
     deadline, tried = time.monotonic() + seconds, 0
     for seed in seeds:
         if tried and time.monotonic() > deadline:
@@ -126,13 +126,13 @@ def _try(source: Source, mutation: Mutation, seeds: Sequence[int], seconds: floa
     os._exit(0)
 
 
-def try_one(source: Source, mutation: Mutation, seeds: Sequence[int], seconds: float) -> Found:
+def try_one(client: Source, mutation: Mutation, seeds: Sequence[int], seconds: float) -> Found:
     """What *seeds* find of a change within so many seconds."""
     if not seeds:
         return Found(mutation, "not reached")
     context = multiprocessing.get_context("fork")
     mine, other = context.Pipe(duplex=False)
-    process = context.Process(target=_try, args=(source, mutation, seeds, seconds, other))
+    process = context.Process(target=_try, args=(client, mutation, seeds, seconds, other))
     process.start()
     other.close()
     try:

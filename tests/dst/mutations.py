@@ -49,9 +49,9 @@ class _Change:
         self.value = now
 
 
-def mutations(source: Source) -> list[Mutation]:
+def mutations(client: Source) -> list[Mutation]:
     """All changes of a module."""
-    tree = source.tree()
+    tree = client.tree()
     found = []
     for number, (change, statement) in enumerate(_changes(tree)):
         before = _shown(statement)
@@ -59,13 +59,13 @@ def mutations(source: Source) -> list[Mutation]:
         after = _shown(statement)
         change.swap()
         line = getattr(change.node, "lineno", statement.lineno)
-        found.append(Mutation(source.name, line, number, f"{before}  =>  {after}"))
+        found.append(Mutation(client.name, line, number, f"{before}  =>  {after}"))
     return found
 
 
-def mutated(source: Source, number: int) -> ast.Module:
+def mutated(client: Source, number: int) -> ast.Module:
     """The tree of a module with its *number*-th change made."""
-    tree = source.tree()
+    tree = client.tree()
     change, _ = [*_changes(tree)][number]
     change.swap()
     return tree

@@ -102,6 +102,8 @@ def runs_look_back_at_what_is(still: Still) -> Found:
             other = still.as_it_ended(execution) if by_itself and not execution.reset_from else None
             if other is None or other.state.run.run_id != past.run_id or not other._ready:
                 continue
+            if any(activity.kind == "tidemill.notify" for activity in execution.activities.values()):
+                continue  # it tells of its end behind its notices
             for task_id, known in past.states.items():
                 instance = other.state.instances.get(task_id)
                 unknown = instance is None or task_id not in other._remembered or task_id not in spec.by_id

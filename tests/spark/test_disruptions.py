@@ -138,8 +138,8 @@ def failure_of(
     return dict(raised.value.details[0])
 
 
-def show(api: Api, work: SparkStart, found: Object | None) -> None:
+def show(api: Api, start: SparkStart, found: Object | None) -> None:
     if found is None:
-        api.objects.pop(("pod", cluster_name(work)), None)
+        api.objects.pop(("pod", cluster_name(start)), None)
     else:
-        api.put("pod", cluster_name(work), found)
+        api.put("pod", cluster_name(start), found)

@@ -161,7 +161,7 @@ def test_where_temporal_cannot_be_asked_nothing_is_removed_and_no_end_changes(tm
     work = start(tmp_path, {"master": "local[1]"}, application="x.py", output=str(tmp_path / "lake" / "numbers"))
     assert work.staged is not None
     Path(work.staged.staged).mkdir(parents=True)
-    activities = SparkActivities(work.workplace)
+    activities = SparkActivities(work.worker_context)
     activities.temporal = Silent()  # type: ignore[assignment]
     ActivityEnvironment().run(lambda: activities._remove_unpublished(work))
     assert Path(work.staged.staged).exists()

@@ -348,7 +348,7 @@ def test_what_is_on_a_cluster_is_not_taken_for_ended_where_its_connection_has_ch
     here = start(tmp_path, {"master": "local[1]"})
     submission = Submission(application_id="application_1_1", submitted_at=datetime.now(UTC))
     submitted = SubmittedAttempt(attempt=here.attempt, submission=submission)
-    activities = SparkActivities(here.workplace)
+    activities = SparkActivities(here.worker_context)
     monkeypatch.setattr(activities, "_start", lambda *_, **__: here)
     with pytest.raises(ApplicationError, match="was submitted to a cluster, and its connection says client"):
         activities.end(submitted)

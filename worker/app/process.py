@@ -68,7 +68,7 @@ def plugin_for(settings: Settings) -> TidemillPlugin:
         grace=timedelta(seconds=settings.grace_seconds),
     )
     return TidemillPlugin(
-        workplace=place,
+        worker_context=place,
         pins_runs=settings.deployment_name is not None,
         parallelism=settings.parallelism,
         lost_after=lost_after_of(settings),

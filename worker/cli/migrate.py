@@ -10,7 +10,7 @@ from ..client import Tidemill
 from ..migration.bringing import BroughtDag, bring_dags, bring_pools, write_secrets
 from ..migration.database import read_database
 from ..migration.facts import AirflowFacts
-from ..migration.files import CheckedFile, Verdict, check_files
+from ..migration.files import CheckedFile, Verdict, causes, check_files
 from ..migration.rest import read_api
 from ..settings.reading import read_settings
 from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, run
@@ -26,7 +26,11 @@ def check(
 ) -> None:
     """Say of each DAG file whether it runs here as it is, what it needs, or why not; exit code 1 if one does not."""
     settings = read_settings()
-    found = check_files(folder, settings.airflow_python, settings.task_environment)
+    found = []
+    for file in check_files(folder, settings.airflow_python, settings.task_environment):
+        found.append(file)
+        if not as_json and file.verdict is not Verdict.NOT_READ:
+            errors.print(f"{len(found)}: {escape(file.path)}: {file.verdict}", soft_wrap=True)
     if as_json:
         print_json(found)
     else:
@@ -34,6 +38,11 @@ def check(
         for file in found:
             for notice in file.notices:
                 errors.print(f"[yellow]{escape(file.path)}:[/] {escape(notice)}", soft_wrap=True)
+        needed = causes(found)
+        for need, count in needed:
+            console.print(f"{count} {'file' if count == 1 else 'files'}: {escape(need)}", soft_wrap=True)
+        if any("Airflow 3" in need for need, _ in needed):
+            console.print(f"Most of what Airflow 3 has moved: ruff check --select AIR3 --fix {escape(str(folder))}")
         counts = {verdict: sum(file.verdict is verdict for file in found) for verdict in Verdict}
         console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if any(file.verdict in (Verdict.NEEDS, Verdict.CANNOT) for file in found):

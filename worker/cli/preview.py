@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from ...activities.dag_files import own_workplace
+from ...activities.dag_files import own_worker_context
 from ...activities.timetables import TimetableActivities
 from ...model.dag.local_times import LocalRun, by_the_clock
 from ...model.dag.ticks import Ticks, TimetableQuery
@@ -86,8 +86,8 @@ def next_runs(spec: DagSpec, n: int) -> Ticks:
         folder=spec.folder,
         bundle=spec.bundle,
     )
-    with own_workplace(airflow_python=read_settings().airflow_python) as workplace:
-        answer = TimetableActivities(workplace).ask_timetable(question)
+    with own_worker_context(airflow_python=read_settings().airflow_python) as worker_context:
+        answer = TimetableActivities(worker_context).ask_timetable(question)
     if answer.error is not None:
         fail(f"DAG {spec.dag_id!r}: timetable: {answer.error}")
     return answer

@@ -57,20 +57,25 @@ class Assumed:
                     f"--pool {name!r}: no task is in that pool. {_nearest(name, [pool for pool in pools if pool])}"
                 )
 
-    def assumptions(self, known: SimulationInput) -> Assumptions:
+    def assumptions(self, simulation_input: SimulationInput) -> Assumptions:
         """With *known* of what is not said. Raises InvalidInputError."""
         durations = {name: _seconds(text) for name, text in _pairs("--duration", self.duration, bare=NOTHING)}
         fields: dict[str, Any] = {
             "durations": {
-                **known.durations,
+                **simulation_input.durations,
                 **{name: value for name, value in durations.items() if name != NOTHING},
             },
             "failing_tries": dict(_pairs("--fails", self.fails)),
             "map_lengths": dict(_pairs("--mapped", self.mapped)),
-            "pools": {**known.pools, **{name: {"slots": value} for name, value in _pairs("--pool", self.pool)}},
-            "last_intervals": known.last_intervals,
+            "pools": {
+                **simulation_input.pools,
+                **{name: {"slots": value} for name, value in _pairs("--pool", self.pool)},
+            },
+            "last_intervals": simulation_input.last_intervals,
             "resume_at": {
-                dag_id: last.end for dag_id, last in known.last_intervals.items() if dag_id in self.rescheduled
+                dag_id: last.end
+                for dag_id, last in simulation_input.last_intervals.items()
+                if dag_id in self.rescheduled
             },
             "worker_slots": self.slots,
             "downtimes": [_downtime(text) for text in self.downtime],

@@ -18,7 +18,7 @@ from temporalio.testing import ActivityEnvironment
 from ...activities.attempts.outcomes import outcome_of
 from ...activities.attempts.run_lookup import of_dag, states_of
 from ...activities.attempts.xcom_store import XComStore
-from ...activities.dag_files import own_workplace
+from ...activities.dag_files import own_worker_context
 from ...activities.names import TASK_FAILED
 from ...activities.notifying import NotifyActivities
 from ...activities.spark.activity import SparkActivities
@@ -125,9 +125,9 @@ def _begun(
     check_conf(spec, request)
     if (problem := conf_problem(spec.params, request.conf, costly=True)) is not None:
         raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")
-    with own_workplace() as workplace:
+    with own_worker_context() as worker_context:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        yield _LocalRun(state, dag, workplace, on_change)
+        yield _LocalRun(state, dag, worker_context, on_change)
 
 
 @dataclass(frozen=True)
@@ -168,19 +168,19 @@ class LocalFacts:
 class _LocalRun:
     """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
-    def __init__(self, state: DagRunState, dag: LocalDag, workplace: WorkerContext, on_change: OnChange) -> None:
+    def __init__(self, state: DagRunState, dag: LocalDag, worker_context: WorkerContext, on_change: OnChange) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
         self._facts = LocalFacts(
             state,
             RunSummary.of(state.run, state=RunState.RUNNING, queued_at=state.started_at, started_at=state.started_at),
-            workplace.results,
+            worker_context.results,
             started_at=state.started_at,
         )
-        workplace.facts.lookup = self._facts
+        worker_context.facts.lookup = self._facts
         self._dag = dag
-        self._workplace = workplace
-        self.results = workplace.results
+        self._worker_context = worker_context
+        self.results = worker_context.results
         self._on_change = on_change
         self._changed = False
         self._attempts: dict[str, TaskInstance] = {}
@@ -291,7 +291,7 @@ class _LocalRun:
         try:
             return self._performed(attempt)
         finally:
-            path = self._workplace.attempt_folder(attempt).log
+            path = self._worker_context.attempt_folder(attempt).log
             with suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as log:
                 log.seek(self._shown.get(path, 0))  # a sensor's next poke goes on in the same file
                 print(log.read(), end="", flush=True)
@@ -378,11 +378,11 @@ class _LocalRun:
 
     def _deliver(self, notice: Notice) -> None:
         if not isinstance(notice.notifier, FunctionNotifier):
-            ActivityEnvironment().run(NotifyActivities(self._workplace).notify, notice)
+            ActivityEnvironment().run(NotifyActivities(self._worker_context).notify, notice)
             return
         attempt = self.results.fill(notice.call_of(notice.notifier))
         if isinstance(self._dag, OfAirflow):
-            self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
+            self._dag.file.performed(attempt, self._facts, self._worker_context.key_values)
         else:
             outcome_of(perform([self._dag], attempt, facts=self._facts))
 
@@ -393,12 +393,12 @@ class _LocalRun:
         match attempt.task:
             case AirflowTask() if isinstance(self._dag, OfAirflow):
                 with limited(attempt.timeout):
-                    return self._dag.file.performed(attempt, self._facts, self._workplace.key_values)
+                    return self._dag.file.performed(attempt, self._facts, self._worker_context.key_values)
             case EmptyTask():
                 return Outcome()
             case TimeTask() as task:
                 moment, now = (
-                    environment.run(WaitingActivities(self._workplace).find_moment, attempt),
+                    environment.run(WaitingActivities(self._worker_context).find_moment, attempt),
                     datetime.now(UTC),
                 )
                 return timed_out(task, now) if is_behind_timeout(task, now, moment.at) else Outcome()
@@ -411,7 +411,7 @@ class _LocalRun:
                 with limited(attempt.timeout):
                     return outcome_of(perform([self._dag], attempt, facts=self._facts))
             case BaseTask(activity=str(name)) if name in WORK:
-                return environment.run(task_activity(name, self._workplace), attempt)
+                return environment.run(task_activity(name, self._worker_context), attempt)
             case _:
                 raise InvalidInputError(
                     f"task {attempt.task.task_id!r} of kind {attempt.task.kind!r} needs a server. "
@@ -419,12 +419,12 @@ class _LocalRun:
                 )
 
     def _spark(self, environment: ActivityEnvironment, attempt: TaskAttempt) -> Outcome:
-        spark = SparkActivities(self._workplace)
+        spark = SparkActivities(self._worker_context)
         outcome: Outcome = environment.run(spark.run, attempt)
         if outcome.submission is not None:
             outcome = environment.run(spark.watch, SubmittedAttempt(attempt=attempt, submission=outcome.submission))
         if outcome.staged is not None:
-            environment.run(OutputActivities(self._workplace).publish, outcome.staged)
+            environment.run(OutputActivities(self._worker_context).publish, outcome.staged)
         if outcome.staged_table is not None:
             environment.run(spark.publish_table, TableAttempt(attempt=attempt, staged=outcome.staged_table))
         return outcome

@@ -1,14 +1,19 @@
 """What each DAG file of an Airflow needs to be run here."""
 
+import ast
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import Field
 
-from ...activities.dag_files import ALL, ParsedFile, passed_over, read_dag_files
+from ...activities.dag_files import ALL, ParsedFile, each_dag_file, passed_over
 from ...model.base import Model
 
+PLUGINS = "plugins"
+"""Airflow's folder of plugins, beside that of its DAG files."""
 MISSING = re.compile(r"No module named '([\w.]+)'")
 PROVIDER = "airflow.providers."
 GONE = {
@@ -23,7 +28,7 @@ GONE = {
     "airflow.datasets": "airflow.sdk.Asset",
     "airflow.timetables.datasets": "airflow.timetables.assets",
     "airflow.hooks.base_hook": "airflow.sdk.BaseHook",
-    "airflow.contrib": "the provider that has taken it over",
+    "airflow.contrib": "it from the provider that has taken it over (`ruff check --select AIR3` names it)",
     "airflow.lineage.entities": "airflow.sdk.Asset",
 }
 """What Airflow itself has no more since its release 3, and where it is now."""
@@ -76,26 +81,59 @@ class CheckedFile(Model):
     written_for: str | None = None
     notices: tuple[str, ...] = Field((), alias="told")
     """What is needed, or what changes nothing here; with the line where there is one."""
+    needs: int = 0
+    """How many of them, from the first, say what is needed."""
 
 
-def check_files(folder: Path, airflow_python: str | None, environment: tuple[str, ...] = ALL) -> list[CheckedFile]:
-    """Reads every DAG file of *folder*, as a worker would; names those that it would pass over."""
-    found = read_dag_files(folder, airflow_python=airflow_python, environment=environment)
-    read = [_checked(file, folder) for file in found]
+def check_files(folder: Path, airflow_python: str | None, environment: tuple[str, ...] = ALL) -> Iterator[CheckedFile]:
+    """Read every DAG file of *folder*, as a worker would; yield each as soon as it is read.
+
+    Then those that a worker would pass over, and what plugins beside the folder import that Airflow has no more.
+    """
+    for file in each_dag_file(folder, airflow_python=airflow_python, environment=environment):
+        yield _checked(file, folder)
     root = folder.resolve()
-    return read + [
-        CheckedFile(path=path.relative_to(root).as_posix(), verdict=Verdict.NOT_READ) for path in passed_over(folder)
+    for path in passed_over(folder):
+        yield CheckedFile(path=path.relative_to(root).as_posix(), verdict=Verdict.NOT_READ)
+    for path in sorted((root.parent / PLUGINS).rglob("*.py")) if folder.is_dir() else ():
+        if gone := tuple(gone_imports(path)):
+            name = f"../{path.relative_to(root.parent)}"
+            yield CheckedFile(path=name, verdict=Verdict.NEEDS, notices=gone, needs=len(gone))
+
+
+def causes(files: Iterable[CheckedFile]) -> list[tuple[str, int]]:
+    """Return what files need, with how many of them: what most need comes first."""
+    needs = (need for file in files if file.verdict is Verdict.NEEDS for need in {*file.notices[: file.needs]})
+    return Counter(needs).most_common()
+
+
+def gone_imports(path: Path) -> Iterator[str]:
+    """Yield what the file at *path* imports that Airflow has no more, and where that is now, by reading it alone."""
+    try:
+        tree = ast.parse(path.read_text(errors="replace"))
+    except (SyntaxError, ValueError):
+        return
+    names = [
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
     ]
+    yield from (need for name in dict.fromkeys(names) if (need := _moved(name)) is not None)
 
 
 def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
     path = file.path.relative_to(folder.resolve()).as_posix() if folder.is_dir() else file.path.name
     if file.error is not None:
-        need = _need(file.error)
-        verdict = Verdict.NEEDS if need is not None else Verdict.CANNOT
-        return CheckedFile(
-            path=path, verdict=verdict, notices=(need, file.error) if need is not None else (file.error,)
-        )
+        # An import ends at the first that is not there: all the others are met by reading.
+        needs = tuple(dict.fromkeys(need for need in (_need(file.error), *gone_imports(file.path)) if need is not None))
+        verdict = Verdict.NEEDS if needs else Verdict.CANNOT
+        return CheckedFile(path=path, verdict=verdict, notices=(*needs, file.error), needs=len(needs))
     return CheckedFile(
         path=path,
         verdict=Verdict.RUNS if file.dags else Verdict.NO_DAG,
@@ -105,6 +143,12 @@ def _checked(file: ParsedFile, folder: Path) -> CheckedFile:
     )
 
 
+def _moved(module: str) -> str | None:
+    """Where something of *module* is now, if Airflow has no such module any more."""
+    now = next((now for gone, now in GONE.items() if module == gone or module.startswith(f"{gone}.")), None)
+    return None if now is None else f"Airflow 3 has no {module}: import {now}"
+
+
 def _need(error: str) -> str | None:
     """What would mend *error*, if that can be told from it."""
     if (found := MISSING.search(error)) is None:
@@ -112,9 +156,8 @@ def _need(error: str) -> str | None:
             (advice.format(*match.groups()) for pattern, advice in ADVICE if (match := pattern.search(error))), None
         )
     module = found[1]
-    for gone, now in GONE.items():
-        if module == gone or module.startswith(f"{gone}."):
-            return f"Airflow 3 has no {module}: import {now}"
+    if (moved := _moved(module)) is not None:
+        return moved
     if module.startswith(PROVIDER):
         name = module.removeprefix(PROVIDER).split(".hooks")[0].split(".operators")[0].split(".sensors")[0]
         return f"a provider: pip install apache-airflow-providers-{name.split('.')[0]} (or a longer name of it: {name})"

@@ -72,21 +72,23 @@ async def known_to_temporal(client: Client) -> Known:
     return known
 
 
-def cleanup(workplace: WorkerContext, known: Known, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
+def cleanup(
+    worker_context: WorkerContext, known: Known, older_than: timedelta, *, dry_run: bool = False
+) -> list[Removed]:
     """Removes what is older than *older_than* and not needed; what that was, largest kinds of things first to last.
 
     With *dry_run* nothing is removed.
     """
     before = datetime.now(UTC) - older_than
-    found = [*_old_logs(workplace.home / "logs", before), *_old_attempts(workplace.home / "attempts", before)]
-    found += [*_old_snapshots(workplace.home / "snapshots", known, before)]
+    found = [*_old_logs(worker_context.home / "logs", before), *_old_attempts(worker_context.home / "attempts", before)]
+    found += [*_old_snapshots(worker_context.home / "snapshots", known, before)]
     if not dry_run:
         for thing in found:
             _remove(Path(thing.name))
         emptied = {Path(thing.name).parent for thing in found}
         for place in ("logs", "attempts"):
-            _remove_empty(workplace.home / place, emptied, before)
-    return [*found, *_old_objects(workplace, known, before, dry_run=dry_run)]
+            _remove_empty(worker_context.home / place, emptied, before)
+    return [*found, *_old_objects(worker_context, known, before, dry_run=dry_run)]
 
 
 def clean_lake(place: str, older_than: timedelta, *, dry_run: bool = False) -> list[Removed]:
@@ -152,16 +154,16 @@ def _old_snapshots(snapshots: Path, known: Known, before: datetime) -> Iterator[
             yield Removed(kind="code laid out", name=str(path), size=size)
 
 
-def _old_objects(workplace: WorkerContext, known: Known, before: datetime, *, dry_run: bool) -> Iterator[Removed]:
+def _old_objects(worker_context: WorkerContext, known: Known, before: datetime, *, dry_run: bool) -> Iterator[Removed]:
     """Results and kept code in the store that workers share."""
-    files, root = fsspec.core.url_to_fs(workplace.results.url)
+    files, root = fsspec.core.url_to_fs(worker_context.results.url)
     if not files.exists(root):
         return
     found = {name: info for name, info in files.find(root, detail=True).items() if changed(info) < before}
     code = f"{root.rstrip('/')}/_code/"
-    needed = workplace.snapshots.blobs_of(
+    needed = worker_context.snapshots.blobs_of(
         name
-        for name in workplace.snapshots.names()
+        for name in worker_context.snapshots.names()
         if known.needs_code(name, _kept_at(files, code, name)) or f"{code}manifests/{name}.json" not in found
     )
     newest_specs = _newest_of_each_folder(found, f"{code}specs/")

@@ -89,8 +89,9 @@ class DagWorkflow:
 
     def _reset(self, _: int) -> None:
         """Take note that an operator has reset the workflow: only then does Temporal give it another seed."""
-        self._was_reset = True
-        self._alarm.fire()
+        if workflow.patched("tells-all-after-reset"):
+            self._was_reset = True
+            self._alarm.fire()
 
     @workflow.run
     async def run(self, *_: Any) -> None:
@@ -127,7 +128,7 @@ class DagWorkflow:
 
     async def _step(self) -> None:
         """Everything that can be done now."""
-        if self._was_reset and workflow.patched("tells-all-after-reset"):
+        if self._was_reset:
             self._was_reset = False
             self.state.number_by_time(workflow.now())
             self._runs.tell_all()
