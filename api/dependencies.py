@@ -99,6 +99,15 @@ class DateFilters(BaseModel):
     duration_lt: float | None = None
 
 
+class ChangeFilters(DateFilters):
+    """The same, and by when they were changed last: when they ended, else began, else were queued."""
+
+    updated_at_gte: UtcDateTime | None = None
+    updated_at_gt: UtcDateTime | None = None
+    updated_at_lte: UtcDateTime | None = None
+    updated_at_lt: UtcDateTime | None = None
+
+
 class Batch(DateFilters):
     """A list that is asked for by POST (Airflow: the batch bodies)."""
 

@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict
 from ...activities.bundles.snapshots import Snapshots
 from ...model.dag.row import DagRow
 from ...model.run.views import RunView
+from ...model.spec.assets.condition import assets_in
 from ...model.spec.dag import DagSource, DagSpec
+from ...model.spec.timetables import waited_for
 from ...worker.service.connection import NotFoundError
 from ..auth.access import check_tags
-from ..dependencies import Limit, Offset, Source, UpdateMask
+from ..dependencies import Limit, Offset, Source, UpdateMask, UtcDateTime
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import AT_ONCE, after_change, each
@@ -70,12 +72,23 @@ class DagFilters(BaseModel):
     has_asset_schedule: bool | None = None
     last_dag_run_state: RunState | None = None
     bundle_name: str | None = None
+    bundle_version: str | None = None
+    asset_dependency: str | None = None
+    """A part of the name or uri of an asset that the DAG waits for."""
     is_favorite: bool | None = None
     order_by: list[str] = ["dag_id"]
 
 
 class PublicDagFilters(DagFilters):
     dag_run_state: list[RunState] = []
+    dag_run_start_date_gte: UtcDateTime | None = None
+    dag_run_start_date_gt: UtcDateTime | None = None
+    dag_run_start_date_lte: UtcDateTime | None = None
+    dag_run_start_date_lt: UtcDateTime | None = None
+    dag_run_end_date_gte: UtcDateTime | None = None
+    dag_run_end_date_gt: UtcDateTime | None = None
+    dag_run_end_date_lte: UtcDateTime | None = None
+    dag_run_end_date_lt: UtcDateTime | None = None
 
 
 class UiDagFilters(DagFilters):
@@ -108,9 +121,10 @@ ORDERS: dict[str, Any] = {
 }
 
 
+OF_NEWEST_RUN = tuple(name for name in PublicDagFilters.model_fields if "_date_" in name)
 SPECIAL = {
     "is_favorite", "tags", "tags_match_mode", "owners", "exclude_stale", "dag_run_state", "dag_runs_limit",
-    "has_pending_actions",
+    "has_pending_actions", "asset_dependency", "bundle_version", *OF_NEWEST_RUN,
 }  # fmt: skip
 """Filters that are more than a comparison with one field."""
 
@@ -141,11 +155,44 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters, favourites: frozenset[s
     return ordered(found, filters.order_by, ORDERS)
 
 
+RUN_FIELDS: dict[str, Any] = {
+    "dag_run_start_date": lambda run: run.started_at,
+    "dag_run_end_date": lambda run: run.ended_at,
+}
+
+
+async def rows_for(client: CachedClient, filters: DagFilters) -> list[DagRow]:
+    """The lines of DAGs that *filters* want, as far as only their files or newest runs know that.
+
+    A DAG that does not answer is left out where it has to.
+    """
+    rows = await client.rows()
+    of_run = {name: value for name, value in filters.model_dump(include={*OF_NEWEST_RUN}).items() if value is not None}
+
+    async def fits(row: DagRow) -> DagRow | None:
+        if filters.asset_dependency is not None or filters.bundle_version is not None:
+            spec = await client.spec(row.dag_id, row.version)
+            version = spec.source.snapshot if spec.source is not None else None
+            if not waits_for(spec, filters.asset_dependency) or filters.bundle_version not in (None, version):
+                return None
+        newest = max(await client.runs_of_row(row), key=lambda run: run.run_after, default=None) if of_run else None
+        return row if not of_run or (newest is not None and matches(newest, of_run, RUN_FIELDS)) else None
+
+    return await each(rows, fits) if of_run or filters.asset_dependency or filters.bundle_version else rows
+
+
+def waits_for(spec: DagSpec, part: str | None) -> bool:
+    """Whether the DAG waits for an asset whose name or uri has *part* in it, in letters of any case."""
+    condition = waited_for(spec.schedule)
+    assets = assets_in(condition) if condition is not None else []
+    return part is None or any(part.lower() in text.lower() for asset in assets for text in (asset.name, asset.uri))
+
+
 @router.get("/api/v2/dags")
 async def get_dags(client: Source, filters: Annotated[PublicDagFilters, Query()], request: Request) -> DagCollection:
     """DAGs, by their lines in Temporal's visibility."""
     favourites = await favourites_of(client, request, has_to_know=filters.is_favorite is not None)
-    part = page(wanted_rows(await client.rows(), filters, favourites), filters.limit, filters.offset)
+    part = page(wanted_rows(await rows_for(client, filters), filters, favourites), filters.limit, filters.offset)
 
     async def answer(row: DagRow) -> DagAnswer:
         return DagAnswer(**dag_fields(row, await client.spec(row.dag_id, row.version)))
@@ -162,7 +209,7 @@ async def get_dags_with_runs(
 ) -> DagsWithRuns:
     """DAGs with their last runs."""
     favourites = await favourites_of(client, request, has_to_know=filters.is_favorite is not None)
-    rows, waiting = await client.rows(), dict[str, list[str]]()
+    rows, waiting = await rows_for(client, filters), dict[str, list[str]]()
     if filters.has_pending_actions is not None:
         waiting = await runs_that_wait(client)
         rows = [row for row in rows if (row.dag_id in waiting) is filters.has_pending_actions]
@@ -380,11 +427,15 @@ async def get_versions(
     dag_id: str,
     limit: Limit = 50,
     offset: Offset = 0,
+    version_number: int | None = None,
+    bundle_name: str | None = None,
+    bundle_version: str | None = None,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006 - there is one
 ) -> DagVersions:
     """The version of a DAG that is in place."""
-    found = version_in_place(await client.spec(dag_id), await client.view(dag_id))
-    part = page([found], limit, offset)
+    there = version_in_place(await client.spec(dag_id), await client.view(dag_id))
+    wanted = {"version_number": version_number, "bundle_name": bundle_name, "bundle_version": bundle_version}
+    part = page([there] if matches(there, wanted, {}) else [], limit, offset)
     return DagVersions(dag_versions=part.items, total_entries=part.total)
 
 

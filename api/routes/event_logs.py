@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -88,9 +89,17 @@ async def get_import_error(client: Source, import_error_id: int) -> dict[str, An
     raise NotFoundError(f"there is no import error {import_error_id}")
 
 
+WARNING_ORDERS: dict[str, Any] = {name: itemgetter(name) for name in ("dag_id", "warning_type", "message", "timestamp")}
+
+
 @router.get("/api/v2/dagWarnings")
 async def get_warnings(
-    client: Source, dag_id: str | None = None, limit: Limit = 50, offset: Offset = 0
+    client: Source,
+    dag_id: str | None = None,
+    warning_type: str | None = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+    order_by: Annotated[list[str], Query()] = ["dag_id"],  # noqa: B006
 ) -> dict[str, Any]:
     """That the archive does not answer, and workflows of DAGs and runs whose code fails.
 
@@ -104,7 +113,8 @@ async def get_warnings(
     if client.archive_problem is not None:
         message = f"the archive does not answer: {client.archive_problem}. Runs that Temporal has forgotten are missing"
         found.append(_warning(dag_id, "archive", message))
-    part = page(found, limit, offset)
+    found = [one for one in found if warning_type in (None, one["warning_type"])]
+    part = page(ordered(found, order_by, WARNING_ORDERS), limit, offset)
     return {"dag_warnings": part.items, "total_entries": part.total}
 
 

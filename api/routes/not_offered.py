@@ -108,6 +108,7 @@ async def get_alerts(
     limit: Limit = 50,  # noqa: ARG001
     offset: Offset = 0,  # noqa: ARG001
     version_number: int | None = None,  # noqa: ARG001
+    order_by: Annotated[list[str], Query()] = ["reference_type"],  # noqa: ARG001, B006
 ) -> dict[str, Any]:
     """Deadlines that were missed, of one DAG: none is kept."""
     await client.view(dag_id)

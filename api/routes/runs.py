@@ -24,7 +24,7 @@ from ...model.states import RunState, TaskState
 from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise
 from ..auth.tokens import Person, user_name
-from ..dependencies import Batch, DateFilters, Limit, Offset, Source, UpdateMask, only_looks
+from ..dependencies import Batch, ChangeFilters, DateFilters, Limit, Offset, Source, UpdateMask, UtcDateTime, only_looks
 from ..read.cached_client import CachedClient
 from ..read.concurrency import SILENT, after_change, each
 from ..read.filters import cursor_page, matches, ordered, page, seconds_between
@@ -52,7 +52,7 @@ REQUEST_TIMEOUT = 8.0
 """In seconds: so long a list asks for what only each run itself knows. Of those that have ended it is held."""
 
 
-class RunFilters(DateFilters):
+class RunFilters(ChangeFilters):
     """What lists of runs can be narrowed by (Airflow's parameters)."""
 
     cursor: str | None = None
@@ -68,19 +68,22 @@ class RunFilters(DateFilters):
     triggering_user_name_prefix_pattern: str | None = None
     partition_key_pattern: str | None = None
     partition_key_prefix_pattern: str | None = None
+    partition_date_gte: UtcDateTime | None = None
+    partition_date_lte: UtcDateTime | None = None
     conf_contains: str | None = None
     dag_version: list[int] = []
     bundle_version: str | None = None
     order_by: list[str] = ["id"]
 
 
-OF_EACH = ("conf_contains", "dag_version", "bundle_version")
+OF_EACH = ("conf_contains", "dag_version", "bundle_version", "partition_date_gte", "partition_date_lte")
 """Filters by what only each run itself knows: all that the others leave are asked."""
 FIELDS: dict[str, Any] = {
     "run_id": lambda run: run.dag_run_id,
     "conf": lambda run: json.dumps(run.conf or {}, ensure_ascii=False),
     "dag_version": lambda run: run.dag_versions[-1].version_number if run.dag_versions else None,
     "triggering_user_name": lambda run: run.triggering_user_name,
+    "updated_at": lambda run: run.end_date or run.start_date or run.queued_at,
 }
 ORDERS: dict[str, Any] = {
     "id": lambda run: (run.queued_at or run.run_after, run.run_after),
@@ -95,7 +98,7 @@ ORDERS: dict[str, Any] = {
     "state": lambda run: run.state,
     "run_type": lambda run: run.run_type,
     "queued_at": lambda run: run.queued_at,
-    "updated_at": lambda run: run.end_date or run.start_date or run.queued_at,
+    "updated_at": FIELDS["updated_at"],
 }
 
 
@@ -122,7 +125,7 @@ async def get_runs(client: Source, dag_id: str, filters: Annotated[RunFilters, Q
     """Runs of a DAG, or of all (`~`)."""
     wanted = filters.model_dump(exclude={*OF_EACH})
     found = [run for run in await known_runs(client, dag_id) if matches(run, wanted, FIELDS)]
-    of_each = filters.model_dump(include={"dag_version", "bundle_version"}) | {"conf_pattern": filters.conf_contains}
+    of_each = filters.model_dump(include={*OF_EACH} - {"conf_contains"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()):
         late: list[str] = []
         found = [run for run in await _whole(client, found, late) if matches(run, of_each, FIELDS)]

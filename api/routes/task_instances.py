@@ -19,7 +19,17 @@ from ...model.states import TaskState
 from ...worker.service.connection import NotFoundError
 from ...worker.service.task_logs import TaskLog
 from ...worker.supervision.attempt_starts import AttemptStart
-from ..dependencies import Batch, DateFilters, Limit, Offset, Source, TaskStateName, UpdateMask, only_looks
+from ..dependencies import (
+    Batch,
+    ChangeFilters,
+    DateFilters,
+    Limit,
+    Offset,
+    Source,
+    TaskStateName,
+    UpdateMask,
+    only_looks,
+)
 from ..errors import REFUSALS, ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import PATIENCE, after_change, each
@@ -67,7 +77,7 @@ T = TypeVar("T")
 MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
 
 
-class MappedFilters(DateFilters):
+class MappedFilters(ChangeFilters):
     """What lists of a task's instances can be narrowed by (Airflow's parameters)."""
 
     limit: Limit = 50
@@ -80,6 +90,9 @@ class MappedFilters(DateFilters):
     queue_name_pattern: str | None = None
     queue_name_prefix_pattern: str | None = None
     try_number: list[int] = []
+    version_number: list[int] = []
+    executor: list[str] = []
+    """There are no executors: an instance has none."""
     operator: list[str] = []
     operator_name_pattern: str | None = None
     operator_name_prefix_pattern: str | None = None
@@ -93,7 +106,6 @@ class InstanceFilters(MappedFilters):
     """What other lists can be narrowed by, too."""
 
     cursor: str | None = None
-    version_number: list[int] = []
     task_id: str | None = None
     task_display_name_pattern: str | None = None
     task_display_name_prefix_pattern: str | None = None
@@ -108,6 +120,7 @@ FIELDS: dict[str, Any] = {
     "run_id": lambda one: one.dag_run_id,
     "pool_name": lambda one: one.pool,
     "queue_name": lambda one: one.queue,
+    "updated_at": lambda one: one.end_date or one.start_date or one.queued_when,
     "version_number": lambda one: one.dag_version.version_number if one.dag_version is not None else None,
 }
 ORDERS: dict[str, Any] = {

@@ -15,6 +15,7 @@ import pytest
 from support import Stack, sharing, stack
 from tidemill.activities.attempts.supervision import Unattended
 from tidemill.activities.bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
+from tidemill.activities.processes.answers import FileParsed
 from tidemill.activities.worker_context import WorkerContext
 from tidemill.model.spec.dag import DagSpec, read_dag
 
@@ -47,11 +48,11 @@ def emptied_out() -> Path:
 def read_file(place: WorkerContext, path: Path) -> dict[str, DagSpec]:
     """The DAGs of a file, by dag_id. Fails if it cannot be read."""
     answer = answer_of(place, path)
-    assert "error" not in answer, answer["error"]
-    return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
+    assert answer.error is None, answer.error
+    return {dag["dag_id"]: read_dag(dag) for dag in answer.dags}
 
 
-def answer_of(place: WorkerContext, path: Path) -> dict[str, object]:
+def answer_of(place: WorkerContext, path: Path) -> FileParsed:
     """What reading a file comes to."""
     file = FileToParse(path.parent, path.name, str(path))
     watch = Unattended(PARSE_TIMEOUT, too_long=TimeoutError)

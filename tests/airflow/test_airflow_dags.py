@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -100,7 +99,7 @@ def test_what_schedules_is_read_and_what_is_the_operators_own_is_not(tmp_path: P
     assert dag.upstreams["middle.last"] == ("middle.hear",)
     assert dag.source is not None
     assert dag.source.imports_airflow
-    written = json.dumps(answer)
+    written = answer.model_dump_json()
     for own in ("in the file only", "bash_command", "open-sesame", "good morning"):
         assert own not in written
 
@@ -134,16 +133,16 @@ def test_a_file_that_cannot_be_used_says_so_by_file_and_line(tmp_path: Path) -> 
         "    one()\n"
     )
     try:
-        missing = str(answer_of(place, lacking)["error"])
+        missing = str(answer_of(place, lacking).error)
         assert "No module named 'airflow.providers.snowflake'" in missing
         assert "lacking.py:2" in missing
-        opened = str(answer_of(place, session)["error"])
+        opened = str(answer_of(place, session).error)
         assert "database access via the ORM is not allowed" in opened
         assert "session.py:3" in opened
         answer = answer_of(place, unused)
-        assert "error" not in answer
-        assert any("executor_config changes nothing" in str(notice) for notice in answer["notices"])  # type: ignore[attr-defined]
-        assert any("access_control changes nothing" in str(notice) for notice in answer["notices"])  # type: ignore[attr-defined]
+        assert answer.error is None
+        assert any("executor_config changes nothing" in str(notice) for notice in answer.notices)
+        assert any("access_control changes nothing" in str(notice) for notice in answer.notices)
     finally:
         place.close()
 
@@ -152,7 +151,7 @@ def test_without_airflow_the_error_names_what_to_install(tmp_path: Path) -> None
     place = WorkerContext(home=tmp_path / "home")
     try:
         assert place.airflow_forks_of(None) is None
-        told = str(answer_of(place, DAGS / "workdays.py")["error"])
+        told = str(answer_of(place, DAGS / "workdays.py").error)
     finally:
         place.close()
     assert "pip install 'tidemill[airflow]'" in told
@@ -209,7 +208,7 @@ def test_what_airflow_reads_and_runs_never_or_without_a_limit_is_read(tmp_path: 
         answer = answer_of(place, odd)
     finally:
         place.close()
-    read = {spec["dag_id"]: spec for spec in answer["dags"]}  # type: ignore[index, attr-defined]
+    read = {spec["dag_id"]: spec for spec in answer.dags}
     assert read["never"]["max_active_runs"] == 0
     assert read["endless"].get("dagrun_timeout") is None
 
@@ -230,9 +229,9 @@ def test_of_two_dags_of_one_id_in_a_file_the_last_counts(made: str, tmp_path: Pa
         answer = answer_of(place, file)
     finally:
         place.close()
-    [spec] = answer["dags"]  # type: ignore[misc, attr-defined]
+    [spec] = answer.dags
     assert "@hourly" in str(spec["schedule"]) or "0 * * * *" in str(spec["schedule"])
-    [notice] = [told for told in answer["notices"] if "same" in str(told)]  # type: ignore[attr-defined]
+    [notice] = [told for told in answer.notices if "same" in str(told)]
     assert notice == "DAG 'same' is made twice in this file: the last one counts"
 
 

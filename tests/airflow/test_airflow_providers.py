@@ -174,7 +174,7 @@ def test_spark_operators_are_carried_out_by_tidemill_where_they_can_be(tmp_path:
     place = airflow_place(tmp_path / "home")
     try:
         dag = read_file(place, DAGS / "spark_jobs.py")["spark_jobs"]
-        notices = answer_of(place, DAGS / "spark_jobs.py")["notices"]
+        notices = answer_of(place, DAGS / "spark_jobs.py").notices
     finally:
         place.close()
     kinds = {task.task_id: task.kind for task in dag.tasks}
@@ -193,7 +193,7 @@ def test_values_that_tidemill_has_no_place_for_are_left_to_the_provider(tmp_path
     place = airflow_place(tmp_path / "home")
     try:
         dag = read_file(place, file)["values"]
-        notices = str(answer_of(place, file)["notices"])
+        notices = str(answer_of(place, file).notices)
     finally:
         place.close()
     kinds = {task.task_id: task.kind for task in dag.tasks}

@@ -87,7 +87,7 @@ def test_policies_of_the_cluster_are_kept(tmp_path: Path, out: Path, airflow_hom
     place = airflow_place(tmp_path / "home", shared=False)
     try:
         dag = read_file(place, DAGS / "everything.py")["taskflow"]
-        told = str(answer_of(place, DAGS / "both.py")["error"])
+        told = str(answer_of(place, DAGS / "both.py").error)
     finally:
         place.close()
     assert {task.queue for task in dag.tasks} == {"of_the_policy"}

@@ -93,8 +93,8 @@ async def test_each_is_told_once_by_its_own_callback(airflow: Stack, place: Work
 def test_what_cannot_be_counted_is_noticed(place: WorkerContext, tmp_path: Path) -> None:
     file = tmp_path / "deadlines.py"
     file.write_text(FILE.format(out="unused"))
-    notices = answer_of(place, file)["notices"]
-    assert notices == ["DAG 'deadlines_of_airflow': a deadline by AverageRuntimeDeadline changes nothing here"]
+    notices = answer_of(place, file).notices
+    assert notices == ("DAG 'deadlines_of_airflow': a deadline by AverageRuntimeDeadline changes nothing here",)
 
 
 @pytest.mark.parametrize(("fields", "due"), [

@@ -131,15 +131,15 @@ def test_what_only_airflows_environment_has_may_be_imported_first(place: WorkerC
     file.write_text(f"import kubernetes\n{imports}{body}")
     assert list(specs(place, file)) == ["imports_first"]
     file.write_text(f"import kubernetes\nimport nowhere_to_be_found\n{imports}{body}")
-    assert "No module named 'nowhere_to_be_found'" in str(answer_of(place, file)["error"])
+    assert "No module named 'nowhere_to_be_found'" in str(answer_of(place, file).error)
     file.write_text("import nowhere_to_be_found\nfrom tidemill import DAG\n")
-    assert "No module named 'nowhere_to_be_found'" in str(answer_of(place, file)["error"])
+    assert "No module named 'nowhere_to_be_found'" in str(answer_of(place, file).error)
 
 
 def specs(place: WorkerContext, file: Path) -> dict[str, DagSpec]:
-    answer: Any = answer_of(place, file)
-    assert "error" not in answer, answer["error"]
-    return {dag["dag_id"]: read_dag(dag) for dag in answer["dags"]}
+    answer = answer_of(place, file)
+    assert answer.error is None, answer.error
+    return {dag["dag_id"]: read_dag(dag) for dag in answer.dags}
 
 
 @pytest.mark.thorough
