@@ -235,7 +235,13 @@ def _data(event: HistoryEvent, kind: str, scheduled: dict[int, Any]) -> dict[str
             activity = SimpleNamespace(activity_id=attributes.activity_id, kind=attributes.activity_type.name)
             scheduled[event.event_id] = activity
             return {"seq": event.event_id, "activity": activity}
-        case "ActivityTaskCompleted" | "ActivityTaskFailed" | "ActivityTaskTimedOut" | "ActivityTaskCanceled":
+        case (
+            "ActivityTaskCompleted"
+            | "ActivityTaskFailed"
+            | "ActivityTaskTimedOut"
+            | "ActivityTaskCanceled"
+            | "ActivityTaskCancelRequested"
+        ):
             return {"seq": attributes.scheduled_event_id, "activity": scheduled.get(attributes.scheduled_event_id)}
         case "MarkerRecorded":
             return {"patch": str(attributes.details)}
