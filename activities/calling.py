@@ -14,6 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from ..model.interfaces.calls import Interface, QueryCall, SignalCall, UpdateCall
 
 A = TypeVar("A")
+UNREADABLE = (KeyError, ValueError, RuntimeError)
+"""What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
 TOO_LATE = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 """Nobody has answered in time: as the server says it, and as the client does that stops waiting."""
 

@@ -49,3 +49,7 @@ def calls_queue(task_queue: str) -> str:
 def control_queue(task_queue: str) -> str:
     """Where the workflows on *task_queue* have their questions answered, apart from tasks."""
     return task_queue + CONTROL_SUFFIX
+
+
+OF_KIND = "kind:"
+"""How the name of a work begins that a kind of task has in its own folder."""

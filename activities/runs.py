@@ -24,7 +24,7 @@ from ..model.run.messages import RunReport
 from ..model.run.revisions import ReviseQuestion
 from ..model.run.state import DagRunState
 from ..model.states import RunState
-from .calling import query, update
+from .calling import UNREADABLE, query, update
 from .names import INVALID_INPUT, JUST_ENDED
 
 QUERY_TIMEOUT = timedelta(seconds=10)
@@ -83,7 +83,7 @@ async def _columns_of(found: WorkflowExecutionDescription) -> RunColumns | None:
     """What the workflow of a run shows of itself in its memo; None before its first workflow task."""
     try:
         return RunColumns.model_validate((await found.memo())["view"])
-    except (KeyError, ValueError, TypeError):  # written with a codec that is not here, or not yet
+    except UNREADABLE:  # or not yet written: its DAG goes on with what it knows
         return None
 
 

@@ -19,6 +19,7 @@ from ..model.states import TaskState
 from .attempts.lifecycle import ChildResult, WorkKind, execute_attempt
 from .attempts.outcomes import describe_end, outcome_of
 from .attempts.supervision import AttemptSupervisor, task_failure
+from .names import OF_KIND
 from .processes.answers import CommandEnded
 from .worker_context import WorkerContext
 
@@ -59,7 +60,10 @@ WORK: Mapping[str, WorkKind] = {
     # Airflow's own code raises at execution_timeout, so that `on_kill` is called; one that does not heed it is ended.
     # So long a file may take to be imported, too.
     "tidemill.airflow": WorkKind(work="airflow", calls_code=True, grace=timedelta(seconds=50), room=_driver_room),
-    **{str(model.activity): WorkKind(work=kind, calls_code=model.calls_code) for kind, (_, model) in FOLDERS.items()},
+    **{
+        str(model.activity): WorkKind(work=f"{OF_KIND}{kind}", calls_code=model.calls_code)
+        for kind, (_, model) in FOLDERS.items()
+    },
 }
 """How the work of a try is done, by the name of its activity."""
 

@@ -14,7 +14,7 @@ import psutil
 
 from ...model.spec.tasks import FOLDERS
 from ..masking import PROCESS_MASKER
-from ..names import MARK
+from ..names import MARK, OF_KIND
 from ..processes import channel
 from ..processes.answers import ChildAnswer, Failed
 from ..processes.memory import be_ended_first
@@ -85,9 +85,10 @@ WORKS: dict[str, Callable[[Job], ChildAnswer]] = {
 
 def work_named(name: str) -> Callable[[Job], ChildAnswer]:
     """Return what a child does, by its name in `WORKS` or that of a kind of task that is a folder."""
-    if name in WORKS:
+    kind = name.removeprefix(OF_KIND)
+    if kind == name:
         return WORKS[name]
-    work: Callable[[Job], ChildAnswer] = import_module(f"{FOLDERS[name][0]}.work").run
+    work: Callable[[Job], ChildAnswer] = import_module(f"{FOLDERS[kind][0]}.work").run
     return work
 
 

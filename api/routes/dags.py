@@ -164,9 +164,10 @@ RUN_FIELDS: dict[str, Any] = {
 async def rows_for(client: CachedClient, filters: DagFilters) -> list[DagRow]:
     """The lines of DAGs that *filters* want, as far as only their files or newest runs know that.
 
-    A DAG that does not answer is left out where it has to.
+    Raises HTTPException where one does not answer in time: a list without it would look whole.
     """
     rows = await client.rows()
+    late: list[str] = []
     of_run = {name: value for name, value in filters.model_dump(include={*OF_NEWEST_RUN}).items() if value is not None}
 
     async def fits(row: DagRow) -> DagRow | None:
@@ -178,7 +179,16 @@ async def rows_for(client: CachedClient, filters: DagFilters) -> list[DagRow]:
         newest = max(await client.runs_of_row(row), key=lambda run: run.run_after, default=None) if of_run else None
         return row if not of_run or (newest is not None and matches(newest, of_run, RUN_FIELDS)) else None
 
-    return await each(rows, fits) if of_run or filters.asset_dependency or filters.bundle_version else rows
+    async def is_late(row: DagRow) -> DagRow:
+        late.append(row.dag_id)
+        return row
+
+    if not (of_run or filters.asset_dependency or filters.bundle_version):
+        return rows
+    found = await each(rows, fits, is_late)
+    if late:
+        raise HTTPException(504, f"{len(late)} DAGs have not answered in time. Narrow the list, as by dag_id_pattern")
+    return found
 
 
 def waits_for(spec: DagSpec, part: str | None) -> bool:

@@ -309,7 +309,7 @@ class DagState(DagAssets, DagBackfills):
         if tracked is None or _is_of_the_execution_before(report, tracked):
             return False
         del self.runs[report.key]
-        if report.run is not None:
+        if report.run is not None and report.run.run_id != tracked.run.run_id:
             tracked.run = tracked.run.called(report.run)
         self.ledger = [record for record in self.ledger if record.run_id != tracked.run.run_id]
         self.ledger.append(

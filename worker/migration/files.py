@@ -111,7 +111,7 @@ def gone_imports(path: Path) -> Iterator[str]:
     """Yield what the file at *path* imports that Airflow has no more, and where that is now, by reading it alone."""
     try:
         tree = ast.parse(path.read_text(errors="replace"))
-    except (SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):  # that it cannot be read is said where it is run
         return
     names = [
         name

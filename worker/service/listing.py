@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from ...activities.calling import query
+from ...activities.calling import UNREADABLE, query
 from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import whole_row
 from ...model.interfaces.calls import QueryCall
@@ -31,8 +31,6 @@ RUNS = RunInterface.listed()
 AT_ONCE = 50
 """How many executions are read at a time."""
 PAGE = 1000
-UNREADABLE = (KeyError, ValueError, RuntimeError)
-"""What reading a memo raises that was written with a codec that is not here, or by a release that is too different."""
 
 
 async def runs_of_dag(client: Client, dag_id: str, but: str = "") -> AsyncIterator[WorkflowExecution]:

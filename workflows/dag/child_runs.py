@@ -183,7 +183,8 @@ class ChildRuns:
                 self.tell([tracked])
             if workflow.patched("calls-what-it-adopts-by-its-name"):
                 found = await look_up(find_run, tracked.run.workflow_id)
-                if found is not None and self._state.runs.get(key) is tracked:
+                is_another = found is not None and found.run_id != tracked.run.run_id
+                if found is not None and is_another and self._state.runs.get(key) is tracked:
                     tracked.run = tracked.run.called(found)
                     self._alarm.fire()
         elif backfill is None or tracked.revision is not None:

@@ -56,6 +56,12 @@ else:
     Task = Annotated[_kinds, Field(discriminator="kind")]
 """Any kind of task."""
 
+_taken = sorted({one.model_fields["kind"].default for one in get_args(_Known)} & FOLDERS.keys())
+if _taken:
+    raise ImportError(
+        f"the kind of task {_taken[0]!r} of {FOLDERS[_taken[0]][0]} is one of tidemill's. Give it another name"
+    )
+
 KINDS: Mapping[str, type[BaseTask]] = {
     **{one.model_fields["kind"].default: one for one in get_args(_Known)},
     **{kind: model for kind, (_, model) in FOLDERS.items()},

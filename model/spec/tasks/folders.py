@@ -38,6 +38,8 @@ def found_kinds(named: Iterator[str]) -> Mapping[str, tuple[str, type[BaseTask]]
             raise ImportError(f"the kind of task {package} cannot be imported: {error}. {remedy}") from error
         model = _model_of(module)
         kind = model.model_fields["kind"].default
+        if model.activity is None or (model.activity.startswith("tidemill.") and not package.startswith(f"{OWN}.")):
+            raise ImportError(f"the kind of task {package} has activity {model.activity!r}: name one that is its own")
         if kind in found:
             raise ImportError(f"the kind of task {kind!r} is in {found[kind][0]} and in {package}. Remove one of them")
         found[kind] = package, model
