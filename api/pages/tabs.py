@@ -85,8 +85,8 @@ async def schedule(client: Source, dag_id: str) -> str:
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/why")
 async def why(client: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """Why a task has its state, and what became of its tries. The index is filled in for mapped tasks only."""
-    run, _, view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
-    _, _, views = await instances_of(client, dag_id, run_id)
+    (run, _, _), view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
+    _, views = await instances_of(client, dag_id, run_id)
     upstream = [other for other in views if split_key(other.key)[0] in view.upstream]
     temporal = client.temporal_link(run.workflow_id)
     return rendered(
@@ -101,7 +101,7 @@ def _index(given: str) -> int:
 @router.get("/tidemill/dags/{dag_id}/runs/{run_id}/tasks/{task_id}/spark")
 async def spark(client: Source, dag_id: str, run_id: str, task_id: str, map_index: str = "") -> str:
     """What a Spark application is, and how far it has come."""
-    run, spec, view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
+    (run, spec, _), view = await one_instance(client, dag_id, run_id, task_id, _index(map_index))
     task = spec.by_id.get(task_id) if spec is not None else None
     options = spark_options(task) if isinstance(task, SparkWork) else None
     tries = await _applications(client, dag_id, run_id, view) if options is not None else []

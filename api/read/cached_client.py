@@ -13,6 +13,7 @@ from urllib.parse import quote
 from ...activities.attempts.key_values import KeyValues
 from ...model.asset.events import AssetEvent
 from ...model.asset.state import AssetView
+from ...model.dag.records import KnownVersion
 from ...model.dag.row import DagRow, row_of_view
 from ...model.dag.views import DagView, whole_row
 from ...model.run.changes import marked_while_queued
@@ -26,7 +27,6 @@ from ...worker.service.connection import NotFoundError
 from ...worker.service.listing import run_rows
 from ...worker.settings.reading import Settings
 from ...worker.supervision.attempt_starts import AttemptStart
-from ..responses.dags import version_number
 from .cache import Cache
 from .concurrency import SILENT, after_change, each
 from .database import ArchiveError
@@ -267,19 +267,32 @@ class CachedClient:
         except NotFoundError:
             return dag_id
 
+    async def versions(self, dag_id: str) -> tuple[KnownVersion, ...]:
+        """The versions that the DAG remembers, the one in place at the end; none where it is silent or gone."""
+
+        async def ask() -> tuple[KnownVersion, ...]:
+            try:
+                return (await self.view(dag_id)).versions
+            except NotFoundError:
+                return ()
+
+        return await after_change(ask(), lambda: ())
+
     async def spec_of(self, dag_id: str, number: int | None) -> DagSpec:
         """The version of that number, None for the one in place; of earlier ones, those that the newest runs have.
 
-        Raises NotFoundError for a number that none of them has.
+        Raises NotFoundError for a number that the DAG does not remember, or that none of them has.
         """
-        spec = await self.spec(dag_id)
-        if number is None or version_number(spec) == number:
+        spec, known = await self.spec(dag_id), {one.version_number: one.version for one in await self.versions(dag_id)}
+        if number is None or known.get(number) == spec.version:
             return spec
+        if number not in known:
+            raise NotFoundError(f"DAG {dag_id!r} has no version {number}: it remembers {', '.join(map(str, known))}")
         for run in (await self.runs(dag_id))[:RUNS_OF_VERSIONS]:
             found = await self.run_spec(dag_id, run)
-            if found is not None and version_number(found) == number:
+            if found is not None and found.version == known[number]:
                 return found
-        raise NotFoundError(f"DAG {dag_id!r} has no version {number}, nor have its last {RUNS_OF_VERSIONS} runs")
+        raise NotFoundError(f"version {number} of DAG {dag_id!r} is kept by its runs, and none of the last has it")
 
     async def runs(self, dag_id: str) -> list[RunView]:
         """The runs of a DAG, the newest first."""

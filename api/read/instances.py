@@ -4,36 +4,39 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ...model.errors import InvalidInputError
-from ...model.run.identity import RunIdentity
 from ...model.run.ranges import runs_around, runs_between
 from ...model.run.revisions import ClearRequest, MarkRequest, selected, to_clear
 from ...model.run.views import RunView, TaskView
 from ...model.spec.dag import DagSpec
 from ...worker.service.connection import NotFoundError
+from ..responses.dags import version_of
+from ..responses.tasks import ShownRun
 from .cached_client import CachedClient
 
 MAX_RUNS = 100
 """So many runs are changed by one request at most."""
-Instances = tuple[RunIdentity, DagSpec | None, list[TaskView]]
+Instances = tuple[ShownRun, list[TaskView]]
 
 
 async def instances_of(client: CachedClient, dag_id: str, run_id: str) -> Instances:
-    """A run, its version of the DAG, and its instances. Raises NotFoundError for a run that is not there."""
+    """A run and its instances. Raises NotFoundError for a run that is not there."""
     run = await client.run(dag_id, run_id)
     details = await client.details(dag_id, run)
     if details is None:
         raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} is not known to Temporal any more")
-    return details.run, await client.run_spec(dag_id, run), list(details.tasks)
+    spec = await client.run_spec(dag_id, run)
+    version = version_of(spec, await client.versions(dag_id), run.known_since) if spec is not None else None
+    return ShownRun(details.run, spec, version), list(details.tasks)
 
 
 async def one_instance(
     client: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int
-) -> tuple[RunIdentity, DagSpec | None, TaskView]:
+) -> tuple[ShownRun, TaskView]:
     """An instance. Raises NotFoundError if there is none."""
-    run, spec, views = await instances_of(client, dag_id, run_id)
+    shown, views = await instances_of(client, dag_id, run_id)
     for view in views:
         if view.task_id == task_id and view.map_index == map_index:
-            return run, spec, view
+            return shown, view
     suffix = "" if map_index < 0 else f" at map_index {map_index}"
     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{suffix}")
 
@@ -62,16 +65,16 @@ def _few(dag_id: str, runs: Sequence[RunView]) -> list[str]:
 
 async def would_clear(client: CachedClient, dag_id: str, run_id: str, request: ClearRequest) -> Instances:
     """The instances that would run again."""
-    run, spec, views = await instances_of(client, dag_id, run_id)
-    keys = {*to_clear(_known(spec), {view.key: view.state for view in views}, request)}
-    return run, spec, [view for view in views if view.key in keys]
+    shown, views = await instances_of(client, dag_id, run_id)
+    keys = {*to_clear(_known(shown.spec), {view.key: view.state for view in views}, request)}
+    return shown, [view for view in views if view.key in keys]
 
 
 async def would_mark(client: CachedClient, dag_id: str, run_id: str, request: MarkRequest) -> Instances:
     """The instances that would be marked."""
-    run, spec, views = await instances_of(client, dag_id, run_id)
-    keys = {*selected(_known(spec), {view.key: view.state for view in views}, request)}
-    return run, spec, [view for view in views if view.key in keys]
+    shown, views = await instances_of(client, dag_id, run_id)
+    keys = {*selected(_known(shown.spec), {view.key: view.state for view in views}, request)}
+    return shown, [view for view in views if view.key in keys]
 
 
 def _known(spec: DagSpec | None) -> DagSpec:

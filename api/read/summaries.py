@@ -7,7 +7,6 @@ from typing import Any
 
 from ...model.run.views import RunDetails, TaskView
 from ...model.spec.dag import DagSpec
-from ..responses.dags import version_number
 from ..responses.tasks import shown_name, shown_state
 
 WORST_FIRST = (
@@ -17,10 +16,12 @@ WORST_FIRST = (
 """Which of several states stands for all of them (Airflow's order)."""
 
 
-def summaries(spec: DagSpec, details: RunDetails, with_note: Collection[str]) -> list[dict[str, Any]]:
+def summaries(
+    spec: DagSpec, details: RunDetails, with_note: Collection[str], version_number: int
+) -> list[dict[str, Any]]:
     """A cell for each task, of a mapped one for its instances together, and for each group.
 
-    *with_note*: the tasks that have a note.
+    *with_note*: the tasks that have a note. *version_number*: that of the DAG which the run has.
     """
     of_task: dict[str, list[TaskView]] = defaultdict(list)
     of_group: dict[str, list[TaskView]] = defaultdict(list)
@@ -38,7 +39,7 @@ def summaries(spec: DagSpec, details: RunDetails, with_note: Collection[str]) ->
         cell["has_note"] = cell["task_id"] in with_note
     cells += [_cell(name, name, views, together=True) for name, views in of_group.items()]
     # Where it is null, the web takes it that there is no such instance, and leads to the task alone.
-    return [{**cell, "dag_version_number": version_number(spec)} for cell in cells]
+    return [{**cell, "dag_version_number": version_number} for cell in cells]
 
 
 def aggregate(states: Counter[str | None]) -> str | None:

@@ -5,12 +5,11 @@ from typing import Any
 
 from ...model.run.changes import form_of
 from ...model.run.forms import InputForm
-from ...model.run.identity import RunIdentity
 from ...model.run.views import TaskView
 from ...model.spec.dag import DagSpec
 from ...model.spec.tasks import ApprovalTask
 from ...model.states import TaskState
-from .tasks import instance_answer
+from .tasks import ShownRun, instance_answer
 
 
 def _form_in(spec: DagSpec | None, view: TaskView) -> InputForm | None:
@@ -25,9 +24,9 @@ def _form_in(spec: DagSpec | None, view: TaskView) -> InputForm | None:
     return form_of(task, view.why if view.state is TaskState.AWAITING_INPUT else None)  # its worker is of release 0.2
 
 
-def detail_of(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[str, Any] | None:
+def detail_of(shown: ShownRun, view: TaskView) -> dict[str, Any] | None:
     """Return what a person is asked by a task, or was, and the answer; None: nobody is asked (Airflow: HITLDetail)."""
-    form, response = _form_in(spec, view), view.response
+    form, response = _form_in(shown.spec, view), view.response
     if form is None:
         return None
     return {
@@ -38,13 +37,13 @@ def detail_of(run: RunIdentity, spec: DagSpec | None, view: TaskView) -> dict[st
         "multiple": form.multiple,
         "params": form.params,
         "assigned_users": [{"id": name, "name": name} for name in form.assigned_users],
-        "created_at": (view.started_at or view.queued_at or run.run_after).isoformat(),
+        "created_at": (view.started_at or view.queued_at or shown.run.run_after).isoformat(),
         "responded_by_user": user_named(response.by) if response is not None else None,
         "responded_at": response.at.isoformat() if response is not None else None,
         "chosen_options": list(response.chosen) if response is not None else None,
         "params_input": response.params if response is not None else {},
         "response_received": response is not None or view.state is TaskState.SUCCESS,
-        "task_instance": instance_answer(run, view, spec).model_dump(mode="json"),
+        "task_instance": instance_answer(shown, view).model_dump(mode="json"),
     }
 
 
@@ -53,6 +52,6 @@ def user_named(name: str | None) -> dict[str, str] | None:
     return {"id": name, "name": name} if name else None
 
 
-def details_of(run: RunIdentity, spec: DagSpec | None, views: Sequence[TaskView]) -> list[dict[str, Any]]:
+def details_of(shown: ShownRun, views: Sequence[TaskView]) -> list[dict[str, Any]]:
     """Return the same of each task of a run that has begun."""
-    return [one for view in views if view.started_at is not None and (one := detail_of(run, spec, view)) is not None]
+    return [one for view in views if view.started_at is not None and (one := detail_of(shown, view)) is not None]

@@ -2,11 +2,12 @@
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from ...model.dag.records import DecisionKind
+from ...model.dag.records import KnownVersion
 from ...model.dag.row import DagRow
 from ...model.dag.views import DagView
 from ...model.errors import InvalidInputError
@@ -251,35 +252,46 @@ def dag_details(row: DagRow, spec: DagSpec, view: DagView) -> DagDetails:
         active_runs_count=row.active_runs,
         rerun_with_latest_version=spec.reruns_latest,
         concurrency=spec.max_active_tasks,
-        latest_dag_version=version_in_place(spec, view),
+        latest_dag_version=version_in_place(spec, view.versions),
     )
 
 
-def version_number(spec: DagSpec) -> int:
-    """Versions are known by digests here; the number is computed of it, since clients know them by numbers."""
-    return number_of("version", spec.dag_id, spec.version) % 900_000 + 100_000
-
-
-def version_of(spec: DagSpec, known_since: datetime) -> DagVersion:
-    """A version of a DAG, which was there at *known_since* at the latest."""
+def version_of(spec: DagSpec, versions: Sequence[KnownVersion], at: datetime) -> DagVersion:
+    """The version that a run of *at* has: of *versions*, those that the DAG remembers, the last one of its content."""
+    mine = [one for one in versions if one.version == spec.version]
+    before = [one for one in mine if one.created_at <= at]
+    found = before[-1] if before else next(iter(mine), None)
+    # What is not remembered is older than all that is; a worker of release 0.3 remembers none.
+    number = found.version_number if found is not None else max(1, versions[0].version_number - 1 if versions else 1)
     source = spec.source
     return DagVersion(
-        id=uuid_of("version", spec.dag_id, spec.version),
-        version_number=version_number(spec),
+        id=uuid_of("version", spec.dag_id, spec.version, number),
+        version_number=number,
         dag_id=spec.dag_id,
         bundle_name=source.bundle if source is not None else None,
         bundle_version=source.snapshot if source is not None else None,
-        created_at=known_since,
+        created_at=found.created_at if found is not None else at,
         dag_display_name=spec.display_name,
         bundle_url=None,
     )
 
 
-def version_in_place(spec: DagSpec, view: DagView) -> DagVersion:
-    """The version that is in place: of when it was registered, as far as the DAG remembers that."""
-    registered = [made.at for made in view.decisions if made.kind is DecisionKind.REGISTERED]
-    known = max(registered) if registered else min((made.at for made in view.decisions), default=datetime.now(UTC))
-    return version_of(spec, known)
+def version_in_place(spec: DagSpec, versions: Sequence[KnownVersion]) -> DagVersion:
+    """The version that is in place."""
+    return version_of(spec, versions, datetime.now(UTC))
+
+
+def listed_version(spec: DagSpec, one: KnownVersion) -> DagVersion:
+    """A version of the DAG whose *spec* is in place, as a list of versions shows it."""
+    there = version_in_place(spec, (one,))
+    return there.model_copy(
+        update={
+            "id": uuid_of("version", spec.dag_id, one.version, one.version_number),
+            "version_number": one.version_number,
+            "created_at": one.created_at,
+            "bundle_version": one.bundle_version,
+        }
+    )
 
 
 def param_of(param: Any, source: Literal["dag", "task"] = "dag") -> dict[str, Any]:

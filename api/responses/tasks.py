@@ -1,7 +1,7 @@
 """Tasks and their instances as Airflow's API answers them."""
 
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from pydantic import AwareDatetime, field_validator, model_validator
@@ -15,7 +15,7 @@ from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import TaskState
 from ..read.filters import seconds_between
 from .common import Answer, Body, Note, TimeDelta, uuid_of
-from .dags import DagVersion, param_of, version_of
+from .dags import DagVersion, param_of
 
 DEFAULT_QUEUE = "default"
 """Airflow's name for the queue of tasks that name none."""
@@ -257,10 +257,19 @@ def shown_try(view: TaskView) -> int:
     return view.try_number or max((attempt.try_number for attempt in view.attempts), default=0)
 
 
-def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> InstanceAnswer:
-    """An instance of a task. *spec*: the version of the DAG that the run has; None where that is not known."""
+class ShownRun(NamedTuple):
+    """A run whose instances are shown, and the version of the DAG that it has; None where that is not known."""
+
+    run: RunIdentity
+    spec: DagSpec | None
+    version: DagVersion | None
+
+
+def instance_answer(shown: ShownRun, view: TaskView) -> InstanceAnswer:
+    """An instance of a task."""
+    run = shown.run
     return InstanceAnswer(
-        **_common(run, view, spec),
+        **_common(shown, view),
         queued_when=view.first_queued,
         id=uuid_of("instance", run.workflow_id, view.key, view.try_number),
         start_date=view.began,
@@ -275,11 +284,11 @@ def instance_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> I
     )
 
 
-def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, one: TryView) -> TaskTry:
+def try_answer(shown: ShownRun, view: TaskView, one: TryView) -> TaskTry:
     """A try of an instance."""
     began = one.started_at or one.ended_at
     return TaskTry(
-        **_common(run, view, spec),
+        **_common(shown, view),
         queued_when=one.queued_at,
         start_date=began,
         end_date=one.ended_at,
@@ -289,7 +298,8 @@ def try_answer(run: RunIdentity, view: TaskView, spec: DagSpec | None, one: TryV
     )
 
 
-def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str, Any]:
+def _common(shown: ShownRun, view: TaskView) -> dict[str, Any]:
+    run, spec, version = shown
     task = spec.by_id.get(view.task_id) if spec is not None else None
     return {
         "task_id": view.task_id,
@@ -306,5 +316,5 @@ def _common(run: RunIdentity, view: TaskView, spec: DagSpec | None) -> dict[str,
         "operator": operator_of(view.kind, task.class_name if isinstance(task, AirflowTask) else view.operator),
         "operator_name": operator_of(view.kind, view.operator),
         "scheduled_when": None,
-        "dag_version": version_of(spec, run.run_after) if spec is not None else None,
+        "dag_version": version,
     }

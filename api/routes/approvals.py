@@ -131,8 +131,8 @@ async def get_approvals(
 @router.get(MAPPED + "/hitlDetails")
 async def get_approval(client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int) -> dict[str, Any]:
     """What a task asks a person, and the answer."""
-    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
-    found = detail_of(run, spec, view)
+    shown, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    found = detail_of(shown, view)
     if found is None:
         raise NotFoundError(f"task {task_id!r} of DAG {dag_id!r} waits for nobody's answer")
     return found
@@ -161,13 +161,13 @@ async def answer_approval(
     person: Annotated[Person, Depends(authorise)],
 ) -> dict[str, Any]:
     """Answers for a person."""
-    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
-    detail = detail_of(run, spec, view)
+    shown, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    detail = detail_of(shown, view)
     if detail is None:
-        raise NotFoundError(f"task {task_id!r} of run {run.run_id!r} waits for nobody's answer")
+        raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} waits for nobody's answer")
     if view.response is not None:
         by = f" by {view.response.by}" if view.response.by else ""
-        raise ConflictError(f"task {task_id!r} of run {run.run_id!r} has been answered{by}: {view.response.chosen}")
+        raise ConflictError(f"task {task_id!r} of run {dag_run_id!r} has been answered{by}: {view.response.chosen}")
     if body.params_input and view.form is None:
         raise InvalidInputError("params_input: approvals have no params here. Leave it out")
     access: Access | None = request.app.state.access

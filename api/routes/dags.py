@@ -41,11 +41,10 @@ from ..responses.dags import (
     dag_details,
     dag_fields,
     fields_of_line,
+    listed_version,
     read_file_token,
     version_in_place,
-    version_of,
 )
-from ..responses.dags import version_number as number_of_version
 
 router = APIRouter()
 JSON_FORM, TEXT = "application/json", "text/plain"
@@ -397,7 +396,10 @@ async def get_source(
     if wanted == TEXT:
         return PlainTextResponse(content, media_type=TEXT)
     return DagSourceAnswer(
-        content=content, dag_id=dag_id, version_number=number_of_version(spec), dag_display_name=spec.display_name
+        content=content,
+        dag_id=dag_id,
+        version_number=version_number or version_in_place(spec, await client.versions(dag_id)).version_number,
+        dag_display_name=spec.display_name,
     )
 
 
@@ -431,6 +433,14 @@ def _read_source(client: CachedClient, place: DagSource) -> str | None:
     return text.decode(errors="replace") if sha256(text).hexdigest() == place.sha256 else None
 
 
+VERSION_ORDERS: dict[str, Any] = {
+    "id": lambda one: one.version_number,
+    "version_number": lambda one: one.version_number,
+    "bundle_name": lambda one: one.bundle_name,
+    "bundle_version": lambda one: one.bundle_version,
+}
+
+
 @router.get("/api/v2/dags/{dag_id}/dagVersions")
 async def get_versions(
     client: Source,
@@ -440,23 +450,24 @@ async def get_versions(
     version_number: int | None = None,
     bundle_name: str | None = None,
     bundle_version: str | None = None,
-    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: ARG001, B006 - there is one
+    order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
 ) -> DagVersions:
-    """The version of a DAG that is in place."""
-    there = version_in_place(await client.spec(dag_id), await client.view(dag_id))
+    """The versions of a DAG that it remembers."""
+    spec, known = await client.spec(dag_id), (await client.view(dag_id)).versions
+    found = [listed_version(spec, one) for one in known] or [version_in_place(spec, ())]
     wanted = {"version_number": version_number, "bundle_name": bundle_name, "bundle_version": bundle_version}
-    part = page([there] if matches(there, wanted, {}) else [], limit, offset)
+    part = page(ordered([one for one in found if matches(one, wanted, {})], order_by, VERSION_ORDERS), limit, offset)
     return DagVersions(dag_versions=part.items, total_entries=part.total)
 
 
 @router.get("/api/v2/dags/{dag_id}/dagVersions/{version_number}")
 async def get_version(client: Source, dag_id: str, version_number: int) -> DagVersion:
-    """A version, by its number: the one in place, or that of a run."""
-    spec, view = await client.spec_of(dag_id, version_number), await client.view(dag_id)
-    if spec.version == view.version:
-        return version_in_place(spec, view)
-    runs = await client.runs(dag_id)  # a run that has it was made when it was there
-    return version_of(spec, min(run.known_since for run in runs))
+    """A version, by its number."""
+    spec, known = await client.spec(dag_id), (await client.view(dag_id)).versions
+    for one in known:
+        if one.version_number == version_number:
+            return listed_version(spec, one)
+    raise NotFoundError(f"DAG {dag_id!r} has no version {version_number}")
 
 
 @router.put("/api/v2/parseDagFile/{file_token}", status_code=201)

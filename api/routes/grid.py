@@ -24,6 +24,7 @@ from ..read.filters import matches, ordered, page
 from ..read.graph import edges, reached, tree
 from ..read.graph_assets import add_assets
 from ..read.summaries import summaries
+from ..responses.dags import version_of
 from ..responses.runs import GridRun
 from ..responses.tasks import shown_name, shown_state_of_try
 
@@ -142,7 +143,10 @@ async def _lines(client: CachedClient, dag_id: str, run_ids: list[str]) -> Async
             run = await client.run(dag_id, run_id)
             details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
             with_note = await client.tasks_with_note(dag_id, run_id)
-            cells = summaries(spec, details, with_note) if details is not None and spec is not None else []
+            cells = []
+            if details is not None and spec is not None:
+                version = version_of(spec, await client.versions(dag_id), run.known_since)
+                cells = summaries(spec, details, with_note, version.version_number)
             yield json.dumps({"run_id": run_id, "dag_id": dag_id, "task_instances": cells}) + "\n"
 
 

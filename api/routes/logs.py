@@ -43,7 +43,7 @@ async def get_log(
     accept: Annotated[str, Header()] = "*/*",
 ) -> Response:
     """The log of a try from *token* on; a token comes with it as long as the log may grow."""
-    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     # The user interface asks for the next try as soon as a task is cleared, and a run that begins again does not know
     # its tries for a moment.
     last = shown_try(view)

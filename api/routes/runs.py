@@ -201,7 +201,8 @@ async def _run_alone(client: CachedClient, dag_id: str, run_id: str) -> RunAnswe
     details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
     if details is None or spec is None:
         return run_answer(dag_id, run)
-    return run_answer(dag_id, run, details.run, version_of(spec, run.known_since))
+    version = version_of(spec, await client.versions(dag_id), run.known_since)
+    return run_answer(dag_id, run, details.run, version)
 
 
 @router.post(RUNS)
@@ -232,7 +233,7 @@ async def version_in_place_of(client: CachedClient, dag_id: str) -> DagVersion |
     """The version that a run which has just been made has; None where the DAG does not answer."""
 
     async def ask() -> DagVersion | None:
-        return version_in_place(await client.spec(dag_id), await client.view(dag_id))
+        return version_in_place(await client.spec(dag_id), (await client.view(dag_id)).versions)
 
     return await after_change(ask(), lambda: None)
 
@@ -280,9 +281,7 @@ async def would_clear_runs(
     only_looks(request)
     clear = _clear_request(body)
     meant = [await would_clear(client, dag_id, run_id, clear) for dag_id, run_id in keys]
-    found = await noted(
-        client.notes, [instance_answer(run, view, spec) for run, spec, views in meant for view in views]
-    )
+    found = await noted(client.notes, [instance_answer(shown, view) for shown, views in meant for view in views])
     return ClearedInstances(task_instances=found, total_entries=len(found))
 
 

@@ -202,7 +202,7 @@ async def clear_values_of_task(
     """Forgets all that the task instance keeps, or all instances of the task."""
     if not all_map_indices:
         return await _delete(client, await _of_task(client, dag_id, dag_run_id, task_id, map_index))
-    _, _, views = await instances_of(client, dag_id, dag_run_id)
+    _, views = await instances_of(client, dag_id, dag_run_id)
     indexes = [view.map_index for view in views if view.task_id == task_id]
     if not indexes:
         raise NotFoundError(f"run {dag_run_id!r} of DAG {dag_id!r} has no task {task_id!r}")

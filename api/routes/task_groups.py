@@ -29,7 +29,7 @@ async def _mark(client: CachedClient, dag_id: str, run_id: str, group_id: str, b
 
 async def _members(client: CachedClient, dag_id: str, run_id: str, group_id: str) -> list[TaskView]:
     """The instances of the group's tasks. Raises NotFoundError for a group that the run has not."""
-    _, spec, views = await instances_of(client, dag_id, run_id)
+    (_, spec, _), views = await instances_of(client, dag_id, run_id)
     members = members_of(spec, group_id) if spec is not None else set()
     found = [view for view in views if view.task_id in members and view.state is not TaskState.REMOVED]
     if not found:
@@ -43,8 +43,8 @@ async def try_marking_group(
 ) -> InstanceCollection:
     """Which instances a mark would change."""
     request = await _mark(client, dag_id, dag_run_id, group_id, body)
-    run, spec, views = await would_mark(client, dag_id, dag_run_id, request)
-    found = [instance_answer(run, view, spec) for view in views if view.state != body.new_state]
+    shown, views = await would_mark(client, dag_id, dag_run_id, request)
+    found = [instance_answer(shown, view) for view in views if view.state != body.new_state]
     return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
 
 
@@ -62,9 +62,9 @@ async def mark_group(
     ]
     if not marks:
         await client.write_note(keys, body.note, beside=False)
-        run, spec, _ = await instances_of(client, dag_id, dag_run_id)
+        shown, _ = await instances_of(client, dag_id, dag_run_id)
         members = await _members(client, dag_id, dag_run_id, group_id)
-        found = await noted(client.notes, [instance_answer(run, view, spec) for view in members])
+        found = await noted(client.notes, [instance_answer(shown, view) for view in members])
         return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking_group(client, dag_id, dag_run_id, group_id, body)
     await client.tidemill.tasks.mark(dag_id, dag_run_id, await _mark(client, dag_id, dag_run_id, group_id, body))

@@ -163,11 +163,11 @@ async def known_instances(
 
 async def _of_run(client: CachedClient, dag_id: str, run_id: str) -> list[InstanceAnswer]:
     try:
-        run, spec, views = await instances_of(client, dag_id, run_id)
+        shown, views = await instances_of(client, dag_id, run_id)
     except NotFoundError:
         await client.run(dag_id, run_id)  # a run without tasks is there all the same
         return []
-    return [instance_answer(run, view, spec) for view in views]
+    return [instance_answer(shown, view) for view in views]
 
 
 @router.get(INSTANCES)
@@ -250,7 +250,7 @@ async def get_dependencies(
     client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED
 ) -> Dependencies:
     """What the instance waits for; nothing once it has begun."""
-    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     waits = not view.state.finished and view.state is not TaskState.RUNNING
     return Dependencies(dependencies=[Dependency(name="tidemill", reason=view.why)] if waits else [])
 
@@ -259,8 +259,8 @@ async def get_dependencies(
 @router.get(INSTANCE + "/tries")
 async def get_tries(client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
-    run, spec, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
-    found = [try_answer(run, view, spec, one) for one in view.tries]
+    shown, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    found = [try_answer(shown, view, one) for one in view.tries]
     return TaskTries(task_instances=found, total_entries=len(found))
 
 
@@ -286,7 +286,7 @@ async def get_links(
     try_number: int | None = None,
 ) -> dict[str, Any]:
     """Where else there is something to see: Spark's user interface, and the application in its History Server."""
-    _, _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
+    _, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     number = try_number or view.try_number
     links: dict[str, str] = {}
     progress = view.progress or {}
@@ -314,7 +314,7 @@ async def get_mapped_instance(
     client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int
 ) -> InstanceAnswer:
     """An instance of a task; -1 where the task is not mapped."""
-    answer = instance_answer(*_arguments(await one_instance(client, dag_id, dag_run_id, task_id, map_index)))
+    answer = instance_answer(*await one_instance(client, dag_id, dag_run_id, task_id, map_index))
     path = attempt_path(dag_id, dag_run_id, task_id, answer.try_number, map_index)
     fields: dict[str, Any] = await _beside(client, path, lambda log: log.rendered, {})
     host = await _host_of(client, dag_id, dag_run_id, instance_key(task_id, map_index), answer.try_number)
@@ -337,31 +337,26 @@ async def _host_of(client: CachedClient, dag_id: str, run_id: str, key: str, try
     return {}
 
 
-def _arguments(found: Any) -> tuple[Any, Any, Any]:
-    run, spec, view = found
-    return run, view, spec
-
-
 @router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
 async def clear_instances(client: Source, dag_id: str, body: ClearBody, request: Request) -> InstanceCollection:
     """Has tasks of runs run again; with `dry_run` only tells which."""
     if body.dry_run:
         only_looks(request)
     meant = await _meant(client, dag_id, body)
-    running = [view.key for _, _, (_, _, views) in meant for view in views if view.state is TaskState.RUNNING]
+    running = [view.key for _, _, (_, views) in meant for view in views if view.state is TaskState.RUNNING]
     if body.prevent_running_task and running:
         raise ConflictError(f"{', '.join(running)} are running, and prevent_running_task is set")
 
     async def cleared(one: tuple[str, ClearRequest, Instances]) -> list[InstanceAnswer]:
-        run_id, request, (run, spec, views) = one
+        run_id, request, (shown, views) = one
         if not body.dry_run:
             await client.tidemill.runs.clear(dag_id, run_id, request)
             await client.changed(dag_id, run_id)
-            shown = {view.error for view in views}
+            as_notes = {view.error for view in views}
             keys = [(dag_id, run_id, view.task_id, view.map_index) for view in views]
-            await client.note(keys, body.note if body.note not in shown else None)
-            views = [cleared_view(view, spec) for view in views]
-        return [instance_answer(run, view, spec) for view in views]
+            await client.note(keys, body.note if body.note not in as_notes else None)
+            views = [cleared_view(view, shown.spec) for view in views]
+        return [instance_answer(shown, view) for view in views]
 
     named = next((one for one in meant if one[0] == body.dag_run_id), None)
     found = await noted(client.notes, await in_each(meant, named, cleared))
@@ -422,11 +417,11 @@ async def _meant(client: CachedClient, dag_id: str, body: ClearBody) -> list[tup
             continue  # another run may have another version, without the task
         mine = request
         if body.only_running:
-            run, spec, views = instances
+            shown, views = instances
             views = [view for view in views if view.state is TaskState.RUNNING]
-            instances = run, spec, views
+            instances = shown, views
             mine = ClearRequest(tasks=tuple(view.key for view in views))
-        if instances[2]:
+        if instances[1]:
             found.append((run_id, mine, instances))
     return found
 
@@ -478,12 +473,12 @@ async def _changed_by(
 ) -> list[InstanceAnswer]:
     """The instances of a run that have another state yet; without *must* none where the run has no such task."""
     try:
-        run, spec, views = await would_mark(client, dag_id, run_id, request)
+        shown, views = await would_mark(client, dag_id, run_id, request)
     except InvalidInputError:
         if must:
             raise
         return []
-    return [instance_answer(run, view, spec) for view in views if view.state != request.state]
+    return [instance_answer(shown, view) for view in views if view.state != request.state]
 
 
 @router.patch(MAPPED)
@@ -545,8 +540,8 @@ async def marked(
     changed = {(one.task_id, one.map_index) for one in before.task_instances}
 
     async def now() -> list[InstanceAnswer]:
-        run, spec, views = await instances_of(client, dag_id, run_id)
-        found = [instance_answer(run, view, spec) for view in views if (view.task_id, view.map_index) in changed]
+        shown, views = await instances_of(client, dag_id, run_id)
+        found = [instance_answer(shown, view) for view in views if (view.task_id, view.map_index) in changed]
         return await noted(client.notes, found)
 
     def as_marked() -> list[InstanceAnswer]:
@@ -579,13 +574,13 @@ async def _noted_keys(
     client: CachedClient, dag_id: str, run_id: str, task_id: str, map_index: int, note: str | None
 ) -> tuple[list[InstanceAnswer], list[Key]]:
     """The instances that a note is about, and the keys under which it has to be kept."""
-    run, spec, views = await instances_of(client, dag_id, run_id)
+    shown, views = await instances_of(client, dag_id, run_id)
     meant = [view for view in views if view.task_id == task_id and map_index in (view.map_index, UNMAPPED)]
     if not meant:
         await one_instance(client, dag_id, run_id, task_id, map_index)
     # Why it has failed is shown as its note, and may come back.
     keys = [(dag_id, run_id, task_id, view.map_index) for view in meant if note != view.error]
-    return [instance_answer(run, view, spec) for view in meant], keys
+    return [instance_answer(shown, view) for view in meant], keys
 
 
 def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:

@@ -15,16 +15,17 @@ from ..run.identity import RunIdentity
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval
 from .backfills import Backfill
-from .records import DecisionKind, MadeDecision, RunRecord, TrackedRun
+from .records import DecisionKind, KnownVersion, MadeDecision, RunRecord, TrackedRun
 
 DECISIONS_KEPT = 10
 DATES_KEPT = 5000
+VERSIONS_KEPT = 50
 
 
 class DagData(OmitNewDefaults, Record):
     """The fields of a DAG's state, and what all decisions about it share."""
 
-    later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties", "assigned_to")
+    later_fields: ClassVar[tuple[str, ...]] = ("gathering", "partitioning", "ties", "assigned_to", "counted_versions")
 
     _noting: Callable[[MadeDecision], None] | None = PrivateAttr(default=None)
 
@@ -63,6 +64,8 @@ class DagData(OmitNewDefaults, Record):
     """By asset, what its workflow has been told that this DAG has to do with it."""
     assigned_to: str | None = None
     """The bundle that alone may register the DAG, as a person has said; "": no bundle; None: nobody has said so."""
+    counted_versions: tuple[KnownVersion, ...] = ()
+    """The versions up to the one in place, the oldest first: empty as long as that is the first."""
     executions: int = 1
 
     @property
@@ -105,6 +108,24 @@ class DagData(OmitNewDefaults, Record):
         self.dates[run.key] = run.run_id
         while len(self.dates) > DATES_KEPT:
             self.dates.pop(next(iter(self.dates)))
+
+    @property
+    def versions(self) -> tuple[KnownVersion, ...]:
+        """The last versions of the DAG, the one in place at the end."""
+        return self.counted_versions or (self._counted(self.spec, 1, self.registered_at),)
+
+    def count_version(self, spec: DagSpec, now: datetime) -> None:
+        """Keeps that *spec* takes the place of the version that was there, if it is another."""
+        known = self.versions
+        if known[-1].version == spec.version:
+            return
+        new = self._counted(spec, known[-1].version_number + 1, now)
+        self.counted_versions = (*known, new)[-VERSIONS_KEPT:]
+
+    @staticmethod
+    def _counted(spec: DagSpec, number: int, at: datetime) -> KnownVersion:
+        snapshot = spec.source.snapshot if spec.source is not None else None
+        return KnownVersion(version_number=number, version=spec.version, created_at=at, bundle_version=snapshot)
 
     def note(self, at: datetime, kind: DecisionKind, about: str, reason: str) -> None:
         made = MadeDecision(at=at, kind=kind, about=about, reason=reason)

@@ -15,6 +15,17 @@ NAMED = 50
 """So many tasks a record names one by one, whatever they have come to."""
 
 
+class KnownVersion(Model):
+    """A version of a DAG that was registered (Airflow: DagVersion)."""
+
+    version_number: int
+    """Counts from 1; a version that comes back has a new one, as in Airflow."""
+    version: str
+    """The digest of its content."""
+    created_at: Instant
+    bundle_version: str | None = None
+
+
 class TrackedRun(Record):
     """A run that is queued here, or running as a workflow of its own."""
 

@@ -393,6 +393,7 @@ class DagState(DagAssets, DagBackfills):
             self.start_date_moves += 1
         if spec.schedule != self.spec.schedule and self.last_automated_interval is not None:
             self.resume_at = self.last_automated_interval.end
+        self.count_version(spec, now)
         self.spec = spec
         self.expect_assets(now)
         self.replan()

@@ -11,7 +11,7 @@ from ..run.views import RunView
 from ..spec.dag import DagSpec
 from ..spec.timetables import DagRunInfo, DataInterval
 from .explaining import next_run, why_queued
-from .records import MadeDecision, RunRecord
+from .records import KnownVersion, MadeDecision, RunRecord
 from .row import (
     LONG_TEXT,
     MANY_NAMES,
@@ -54,6 +54,8 @@ class DagView(Model):
     queued_runs: int
     last_run: RunRecord | None
     newest_run: NewestRun | None = None
+    versions: tuple[KnownVersion, ...] = ()
+    """The last versions, the one in place at the end; none where a worker of release 0.3 answers."""
     decisions: tuple[MadeDecision, ...]
 
 
@@ -116,6 +118,7 @@ def dag_view(state: DagState, now: datetime) -> DagView:
         queued_runs=len(state.runs) - running,
         last_run=state.ledger[-1] if state.ledger else None,
         newest_run=_newest_run(state),
+        versions=state.versions,
         decisions=tuple(state.decisions),
     )
 

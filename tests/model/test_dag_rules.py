@@ -11,6 +11,7 @@ from tidemill.model.bundle.data import DagFileState
 from tidemill.model.dag.assignment import Assignment
 from tidemill.model.dag.backfill_request import BackfillRequest
 from tidemill.model.dag.backfill_walk import BackfillBatch
+from tidemill.model.dag.data import VERSIONS_KEPT
 from tidemill.model.dag.previews import preview
 from tidemill.model.dag.records import RunRecord, TrackedRun
 from tidemill.model.dag.state import DagState
@@ -266,3 +267,17 @@ def test_runs_of_backfills_take_no_room() -> None:
     state.runs[run.key] = TrackedRun(run=run, queued_at=now)
     state.start(state.runs[run.key], now)
     assert state.room(now) == 1
+
+
+def test_versions_count_and_the_last_ones_are_remembered() -> None:
+    state = owned_by("b")
+    assert [one.version_number for one in state.versions] == [1]
+    state.register(of_bundle("b"), START)
+    assert [one.version_number for one in state.versions] == [1]
+    for n in range(VERSIONS_KEPT + 1):
+        state.register(of_bundle("b", tags=[str(n % 2)]), START + timedelta(hours=n))
+    numbers = [one.version_number for one in state.versions]
+    assert numbers == [*range(3, VERSIONS_KEPT + 3)]
+    assert state.versions[-1].version == state.spec.version
+    assert state.versions[-1].created_at == START + timedelta(hours=VERSIONS_KEPT)
+    assert DagState.model_validate_json(state.model_dump_json()).versions == state.versions

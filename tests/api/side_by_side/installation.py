@@ -19,8 +19,11 @@ DAGS = Path(__file__).with_name("dags")
 
 
 @contextmanager
-def tidemill_dev(folder: Path, airflow_python: Path) -> Iterator[httpx.Client]:
-    """`tidemill dev` with a store of secrets; yields a client of its API. Ended with the block."""
+def tidemill_dev(folder: Path, airflow_python: Path, dags: Path = DAGS, **more: str) -> Iterator[httpx.Client]:
+    """`tidemill dev` with a store of secrets, and with *more* in its environment; yields a client of its API.
+
+    Ended with the block.
+    """
     port, api_port = free_port(), free_port()
     tidemill = str(Path(sys.executable).with_name("tidemill"))
     ports = ["--port", str(port), "--ui-port", str(free_port()), "--api-port", str(api_port)]
@@ -32,10 +35,11 @@ def tidemill_dev(folder: Path, airflow_python: Path) -> Iterator[httpx.Client]:
         "TIDEMILL_RUN_IDS_FROM": "run_after",  # as the Airflow that was recorded
         "TIDEMILL_FERNET_KEY": Fernet.generate_key().decode(),
         "TIDEMILL_SECRETS_DATABASE": f"sqlite:///{folder / 'secrets.db'}",
+        **more,
     }
     log = folder / "log"
     with log.open("w") as out:
-        command = [tidemill, "dev", str(DAGS), "--no-spark", *ports]
+        command = [tidemill, "dev", str(dags), "--no-spark", *ports]
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{api_port}", timeout=60) as client:
