@@ -24,6 +24,10 @@ class ConflictError(Exception):
     """What is asked goes against what there is at present."""
 
 
+class TakenError(ConflictError):
+    """What is to be made has a name that another has."""
+
+
 class NotOfferedError(Exception):
     """An operation that Airflow has and tidemill has not. The message says what to use instead."""
 
@@ -52,8 +56,18 @@ def status_of(error: Exception) -> int:
     return 503 if isinstance(error, NoWorkerError | ArchiveError) else 422
 
 
-def answer(status: int, detail: str) -> JSONResponse:
+def answer(status: int, detail: str | dict[str, str]) -> JSONResponse:
     return JSONResponse({"detail": detail}, status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def _taken(error: Exception) -> dict[str, str]:
+    """What Airflow answers where its database has refused a second one of a name."""
+    return {
+        "reason": "Unique constraint violation",
+        "statement": "hidden",
+        "orig_error": "hidden",
+        "message": str(error),
+    }
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -65,7 +79,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(NoWorkerError)
     @app.exception_handler(ArchiveError)
     async def refused(_: Request, error: Exception) -> JSONResponse:
-        return answer(status_of(error), str(error))
+        return answer(status_of(error), _taken(error) if isinstance(error, TakenError | DateTakenError) else str(error))
 
     @app.exception_handler(UnicodeError)
     @app.exception_handler(PydanticSerializationError)

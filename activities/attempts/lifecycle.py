@@ -218,7 +218,7 @@ def run_in_child(
     masker = new_masker()
     with worker_context.log_at(folder.log, masker) as log:
         if log.is_new:
-            log.note(f"{attempt.task.airflow_name} {attempt.task.task_id}, try {attempt.try_number}")
+            log.note(f"{attempt.task.shown_class} {attempt.task.task_id}, try {attempt.try_number}")
         end = _followed(
             worker_context,
             work,

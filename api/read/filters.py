@@ -131,7 +131,7 @@ def cursor_page(items: Sequence[Any], limit: int, cursor: str, name: Callable[[A
     """The part that *cursor* means; an empty one means the first. *name* tells items from each other.
 
     A cursor holds the item that stands at the edge, so that the parts fit when items are added meanwhile.
-    Raises InvalidInputError for a cursor that is none.
+    Raises BadRequestError for a cursor that is none.
     """
     names = [name(item) for item in items]
     start = 0
@@ -158,7 +158,7 @@ def _read_cursor(cursor: str) -> tuple[str, bool, int]:
         edge, before, position = json.loads(urlsafe_b64decode(cursor.encode()))
         return str(edge), bool(before), int(position)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidInputError("cursor is none that was given here. Leave it empty for the first page") from error
+        raise BadRequestError("cursor is none that was given here. Leave it empty for the first page") from error
 
 
 def seconds_between(start: datetime | None, end: datetime | None) -> float | None:

@@ -41,6 +41,11 @@ async def one_instance(
     raise NotFoundError(f"run {run_id!r} of DAG {dag_id!r} has no task {task_id!r}{suffix}")
 
 
+async def all_runs_of(client: CachedClient, dag_id: str) -> list[str]:
+    """All runs of a DAG, the oldest first. Raises InvalidInputError for too many."""
+    return _few(dag_id, sorted(await client.runs(dag_id), key=lambda run: (run.known_since, run.run_id)))
+
+
 async def chosen_between(
     client: CachedClient, dag_id: str, since: datetime | None, until: datetime | None
 ) -> list[str]:

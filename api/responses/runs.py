@@ -106,7 +106,7 @@ class TriggerBody(Body):
 class RunPatch(Body):
     """Airflow: DAGRunPatchBody."""
 
-    state: str | None = None
+    state: Literal["queued", "success", "failed"] | None = None
     note: Note = None
 
 

@@ -1,7 +1,7 @@
 """Tasks and their instances as Airflow's API answers them."""
 
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 from uuid import UUID
 
 from pydantic import AwareDatetime, field_validator, model_validator
@@ -176,7 +176,7 @@ class ClearBody(Body):
 class InstancePatch(Body):
     """Airflow: PatchTaskInstanceBody."""
 
-    new_state: str | None = None
+    new_state: Literal["success", "failed", "skipped"] | None = None
     note: Note = None
     include_upstream: bool = False
     include_downstream: bool = False

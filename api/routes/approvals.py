@@ -97,9 +97,10 @@ async def get_approvals(
         waiting = response_received is False
         rows = [row for row in await client.all_runs() if row.dag_id and dag_run_id in ("~", row.run_id)]
         rows = [row for row in rows if row.counts.get("awaiting_input")] if waiting else rows[:MAX_RUNS]
-        runs = [(row.dag_id, row.run_id) for row in rows]
+        runs = [(row.dag_id, row.run_id) for row in reversed(rows)]
     elif dag_run_id == "~":
-        runs = [(dag_id, view.run_id) for view in (await client.runs(dag_id))[:MAX_RUNS] if view.state != "queued"]
+        newest = (await client.runs(dag_id))[:MAX_RUNS]
+        runs = [(dag_id, view.run_id) for view in reversed(newest) if view.state != "queued"]
     else:
         await client.run(dag_id, dag_run_id)
         runs = [(dag_id, dag_run_id)]
@@ -149,7 +150,7 @@ async def get_approval_of_try(
     return found
 
 
-@router.patch(MAPPED + "/hitlDetails")
+@router.patch(MAPPED + "/hitlDetails", name="update_hitl_detail")
 async def answer_approval(
     request: Request,
     client: Source,

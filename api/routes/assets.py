@@ -122,7 +122,8 @@ async def get_assets(
         "uri_prefix_pattern": uri_prefix_pattern,
     }
     views = [view for view in await _views(client) if matches(view, wanted, {})]
-    views = [view for view in views if not dag_ids or {*view.consumers, *view.producers} & {*dag_ids}]
+    of_dags = {dag_id for names in dag_ids for dag_id in names.split(",")}
+    views = [view for view in views if not of_dags or {*view.consumers, *view.producers} & of_dags]
     views = [view for view in views if not only_active or view.consumers or view.producers]
     orders: dict[str, Any] = {
         "id": lambda view: view.name,
@@ -195,7 +196,7 @@ async def _event_answers(client: CachedClient, events: Sequence[AssetEvent]) -> 
     return [event_answer(event, groups.get(event.name, "asset")) for event in events]
 
 
-@router.post("/api/v2/assets/events")
+@router.post("/api/v2/assets/events", name="create_asset_event")
 async def make_event(client: Source, body: EventBody) -> dict[str, Any]:
     """Tells an asset that it was updated from outside."""
     view = await named_asset(client, body.asset_id)
@@ -225,7 +226,7 @@ class MaterializeBody(Body):
     partition_key: str | None = None
 
 
-@router.post("/api/v2/assets/{asset_id}/materialize")
+@router.post("/api/v2/assets/{asset_id}/materialize", name="materialize_asset")
 async def materialize(
     client: Source, asset_id: int, person: Annotated[Person, Depends(authorise)], body: MaterializeBody | None = None
 ) -> RunAnswer:

@@ -11,7 +11,7 @@ from ...model.run.identity import backfill_run
 from ...worker.service.connection import NotFoundError
 from ..auth.access import authorise, check_tags
 from ..auth.tokens import Person
-from ..dependencies import Limit, Offset, Source
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.concurrency import after_change, each
@@ -65,8 +65,8 @@ class BackfillBody(Body):
     """Airflow: BackfillPostBody."""
 
     dag_id: str
-    from_date: datetime
-    to_date: datetime
+    from_date: UtcDateTime
+    to_date: UtcDateTime
     run_backwards: bool = False
     dag_run_conf: dict[str, Any] | None = None
     reprocess_behavior: ReprocessBehavior = ReprocessBehavior.NONE
@@ -149,7 +149,7 @@ def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:
     )
 
 
-@router.post("/api/v2/backfills")
+@router.post("/api/v2/backfills", name="create_backfill")
 async def make_backfill(client: Source, body: BackfillBody, person: Who) -> BackfillAnswer:
     """Runs a DAG over a range of the past."""
     await check_tags(client, person, body.dag_id)
@@ -188,7 +188,8 @@ async def try_backfill(client: Source, body: BackfillBody, person: Who) -> dict[
     plan = await client.tidemill.backfills.create(body.dag_id, _request(body, dry_run=True))
     schedule = (await client.spec(body.dag_id)).schedule
     runs = [backfill_run(body.dag_id, schedule, info, {}) for info in plan.infos]
-    rows = [run.model_dump(mode="json", include={"logical_date", "partition_key", "partition_date"}) for run in runs]
+    shown = ("logical_date", "partition_key", "partition_date")
+    rows = [{name: getattr(run, name) for name in shown} for run in runs]
     return {"backfills": rows, "total_entries": plan.total}
 
 

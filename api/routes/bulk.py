@@ -85,6 +85,10 @@ class BulkOutcomes:
             return
         yield from (one for one in named if one[1] not in wrong or otherwise == "overwrite")
 
+    def looked_at(self, action: str) -> None:
+        """Take note that there was such an action, whatever comes of it."""
+        self._outcomes.setdefault(action, BulkOutcome())
+
     def done(self, action: str, name: str) -> None:
         """Take note that it was done for what is called so."""
         self._outcomes.setdefault(action, BulkOutcome()).success.append(name)

@@ -33,7 +33,7 @@ E = TypeVar("E", BulkRunBody, BulkInstanceBody)
 Key = tuple[str, ...]
 
 
-@router.patch(RUNS)
+@router.patch(RUNS, name="bulk_dag_runs")
 async def change_runs(client: Source, dag_id: str, body: BulkBody[BulkRunBody], person: Who) -> BulkAnswer:
     """Marks, notes and deletes several runs, of one DAG or of all (`~`)."""
     outcomes = BulkOutcomes()
@@ -79,7 +79,9 @@ async def change_instances(
     return outcomes.answer
 
 
-@router.post("/api/v2/dags/{dag_id}/clearDagRuns", response_model=ClearedInstances | RunCollection)
+@router.post(
+    "/api/v2/dags/{dag_id}/clearDagRuns", response_model=ClearedInstances | RunCollection, name="clear_dag_runs"
+)
 async def clear_runs(
     client: Source, dag_id: str, body: BulkRunClearBody, person: Who, request: Request
 ) -> ClearedInstances | RunCollection:
@@ -113,6 +115,7 @@ async def _carry_out(
     for key in [key for key in named_by if ALL in key[:2]]:
         outcomes.refused(action.action, f"name the DAG and the run of {named(key)} in the body: the path has ~", 400)
         del named_by[key]
+    outcomes.looked_at(action.action)
     there = await _there(client, named_by)
     missing = [key for key in named_by if key not in there]
     if missing and action.action_on_non_existence == "fail":

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 
 from ..auth.access import authorise
 from ..auth.tokens import Person
-from ..dependencies import Source
+from ..dependencies import Limit, Offset, Source
 from ..pages.tabs import external_views
 from ..responses.common import Answer
 from ..static_ui import VERSION
@@ -90,7 +90,7 @@ async def get_me(person: Annotated[Person, Depends(authorise)]) -> Me:
 
 
 @router.get("/api/v2/plugins")
-async def get_plugins(limit: int = 50, offset: int = 0) -> dict[str, Any]:
+async def get_plugins(limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """Tidemill's own tabs, as a plugin of the user interface."""
     plugin = {
         "name": "tidemill",

@@ -165,21 +165,21 @@ async def get_connection(connection_id: str) -> ConnectionAnswer:
     return shown
 
 
-@router.post("/api/v2/connections", status_code=201)
+@router.post("/api/v2/connections", status_code=201, name="post_connection")
 async def make_connection(values: Values, body: ConnectionBody) -> ConnectionAnswer:
     """Keeps a connection, encrypted."""
     await in_thread(KEPT.create, values, body)
     return await get_connection(body.connection_id)
 
 
-@router.patch("/api/v2/connections")
+@router.patch("/api/v2/connections", name="bulk_connections")
 async def change_connections(values: Values, body: BulkBody[ConnectionBody]) -> BulkAnswer:
     """Keeps, changes and removes several connections of the store."""
     answer: BulkAnswer = await in_thread(KEPT.change_many, values, body)
     return answer
 
 
-@router.patch("/api/v2/connections/{connection_id}")
+@router.patch("/api/v2/connections/{connection_id}", name="patch_connection")
 async def change_connection(
     values: Values, connection_id: str, body: ConnectionBody, update_mask: UpdateMask = None
 ) -> ConnectionAnswer:
@@ -191,7 +191,7 @@ async def change_connection(
     return await get_connection(connection_id)
 
 
-@router.delete("/api/v2/connections/{connection_id}", status_code=204)
+@router.delete("/api/v2/connections/{connection_id}", status_code=204, name="delete_connection")
 async def remove_connection(values: Values, connection_id: str) -> Response:
     """Removes a connection from the store."""
     await in_thread(KEPT.remove, values, connection_id)

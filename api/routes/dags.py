@@ -148,7 +148,7 @@ def wanted_rows(rows: list[DagRow], filters: DagFilters, favourites: frozenset[s
         and not (filters.exclude_stale and row.is_stale)
         and filters.is_favorite in (None, row.dag_id in favourites)
         and (not filters.tags or together(tag in row.tags for tag in filters.tags))
-        and (not filters.owners or any(owner in row.owners for owner in filters.owners))
+        and (not filters.owners or any(part in owner for part in filters.owners for owner in row.owners))
         and (not states or not run_states(row).isdisjoint(states))
     ]
     return ordered(found, filters.order_by, ORDERS)
@@ -470,7 +470,7 @@ async def get_version(client: Source, dag_id: str, version_number: int) -> DagVe
     raise NotFoundError(f"DAG {dag_id!r} has no version {version_number}")
 
 
-@router.put("/api/v2/parseDagFile/{file_token}", status_code=201)
+@router.put("/api/v2/parseDagFile/{file_token}", status_code=201, name="reparse_dag_file")
 async def parse_file(client: Source, file_token: str) -> None:
     """Has a DAG's file parsed now."""
     bundle, name = read_file_token(file_token)

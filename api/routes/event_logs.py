@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
@@ -89,6 +89,8 @@ async def get_import_error(client: Source, import_error_id: int) -> dict[str, An
     raise NotFoundError(f"there is no import error {import_error_id}")
 
 
+WarningType = Literal["asset conflict", "non-existent pool", "runtime varying value", "workflow", "archive"]
+"""Airflow's, and those that are told here."""
 WARNING_ORDERS: dict[str, Any] = {name: itemgetter(name) for name in ("dag_id", "warning_type", "message", "timestamp")}
 
 
@@ -96,7 +98,7 @@ WARNING_ORDERS: dict[str, Any] = {name: itemgetter(name) for name in ("dag_id", 
 async def get_warnings(
     client: Source,
     dag_id: str | None = None,
-    warning_type: str | None = None,
+    warning_type: WarningType | None = None,
     limit: Limit = 50,
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["dag_id"],  # noqa: B006
@@ -107,8 +109,6 @@ async def get_warnings(
     """
     failing = await failing_workflows(client.tidemill.client)
     about = [each for each in failing if dag_id in (None, each.dag_id)]
-    if dag_id is not None and not about:
-        await client.view(dag_id)
     found = [_warning(each.dag_id, "workflow", f"workflow {each.workflow_id!r}: {each.problem}") for each in about]
     if client.archive_problem is not None:
         message = f"the archive does not answer: {client.archive_problem}. Runs that Temporal has forgotten are missing"

@@ -70,8 +70,9 @@ def _moment(name: str, text: str | None) -> datetime:
 @router.get("/api/v2/dagStats")
 async def get_dag_stats(client: Source, dag_ids: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006
     """How many runs each DAG has of each state, among those that it keeps a list of."""
-    wanted = dag_ids or [row.dag_id for row in await client.rows()]
     rows = {row.dag_id: row for row in await client.rows()}
+    # Without names: those that have runs, as in Airflow.
+    wanted = dag_ids or [dag_id for dag_id, row in rows.items() if row.newest_run is not None]
 
     async def answer(row: DagRow) -> dict[str, Any]:
         runs = await client.runs_of_row(row)

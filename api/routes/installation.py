@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import logging
+import subprocess
+from functools import cache
 from importlib.metadata import Distribution, distributions
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from ..dependencies import Limit, Offset, UtcDateTime
+from ..dependencies import Limit, Offset, Source, UtcDateTime
 from ..read.filters import ordered, page
 
 router = APIRouter()
+log = logging.getLogger(__name__)
 PROVIDER = "apache-airflow-providers-"
 JOB_ORDERS = (
     "id", "dag_id", "state", "job_type", "start_date", "end_date", "latest_heartbeat", "executor_class", "hostname",
@@ -19,11 +25,31 @@ JOB_ORDERS = (
 
 
 @router.get("/api/v2/providers")
-async def get_providers(limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
-    """The packages of Airflow's providers in this server's environment; workers have environments of their own."""
-    found = [_provider(one) for one in distributions() if one.name.startswith(PROVIDER)]
-    part = page(sorted(found, key=lambda one: str(one["package_name"])), limit, offset)
+async def get_providers(client: Source, limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
+    """The packages of Airflow's providers, where DAG files for Airflow run: in this server's environment if nowhere."""
+    found = await asyncio.to_thread(_providers_of, client.settings.airflow_python)
+    part = page(found, limit, offset)
     return {"providers": part.items, "total_entries": part.total}
+
+
+@cache
+def _providers_of(python: str | None) -> list[dict[str, str]]:
+    """The providers that *python* has, looked up once; None: this one."""
+    there = distributions() if python is None else distributions(path=_places_of(python))
+    found = {one.name: _provider(one) for one in there if one.name.startswith(PROVIDER)}
+    return [found[name] for name in sorted(found)]
+
+
+def _places_of(python: str) -> list[str]:
+    """The folders of packages of another Python; none where it cannot be started."""
+    command = [python, "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        log.warning("the providers of %s are not known: it cannot be started", python, exc_info=True)
+        return []
+    places: list[str] = json.loads(done.stdout)
+    return places
 
 
 def _provider(package: Distribution) -> dict[str, str]:

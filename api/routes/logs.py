@@ -24,7 +24,8 @@ from .task_instances import INSTANCE
 router = APIRouter()
 NDJSON = "application/x-ndjson"
 TOKEN = "Airflow-Continuation-Token"  # noqa: S105 - the name of a header
-LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(.*)$")
+LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(?:([A-Za-z_][\w.<>-]*): )?(.*)$")
+"""As `activities.attempts.log` writes records: the time, the level, whose it is, and what it says."""
 READ_TIMEOUT = 60.0
 MAX_BYTES = 4 * 2**20
 """The most of a log that one answer has; the next goes on from there."""
@@ -48,7 +49,7 @@ async def get_log(
     # its tries for a moment.
     last = shown_try(view)
     over = view.state.finished and (await client.run(dag_id, dag_run_id)).state.finished
-    if try_number < 0 or (try_number > last + (not over) and view.state.finished):
+    if try_number <= 0 or (try_number > last + (not over) and view.state.finished):
         raise NotFoundError(f"task {task_id!r} of run {dag_run_id!r} has no try {try_number}")
     name = f"{attempt_path(dag_id, dag_run_id, task_id, try_number, map_index)}.log"
     log, offset = TaskLog(client.settings, name), offset_of(token)
@@ -146,4 +147,5 @@ def event_of(line: str) -> dict[str, Any]:
     found = LINE.match(line)
     if found is None:
         return {"event": line}
-    return {"timestamp": found[1], "level": found[2].lower(), "event": found[3]}
+    source = {"logger": found[3]} if found[3] is not None else {}
+    return {"timestamp": found[1], "level": found[2].lower(), "event": found[4], **source}

@@ -11,7 +11,7 @@ from ...model.spec.tasks.base import DEFAULT_POOL
 from ...model.states import RunState
 from ...worker.service.connection import NotFoundError
 from ..dependencies import Limit, Offset, Source, UpdateMask
-from ..errors import ConflictError
+from ..errors import TakenError
 from ..read.cached_client import CachedClient
 from ..read.filters import matches, ordered, page
 from ..refusals import BadRequestError
@@ -120,11 +120,11 @@ async def get_pool(client: Source, pool_name: str) -> PoolAnswer:
     return PoolAnswer.of(await client.tidemill.pools.describe(pool_name))
 
 
-@router.post("/api/v2/pools", status_code=201)
+@router.post("/api/v2/pools", status_code=201, name="post_pool")
 async def make_pool(client: Source, body: PoolBody) -> PoolAnswer:
     """Makes a pool."""
     if body.name == DEFAULT_POOL or any(view.name == body.name for view in await client.tidemill.pools.list()):
-        raise ConflictError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
+        raise TakenError(f"pool {body.name!r} is taken by a pool that there is. Change that one")
     return await _set(client, body.name, body.slots, body.description, body.include_deferred)
 
 
@@ -136,8 +136,9 @@ async def patch_pool(client: Source, pool_name: str, body: PoolPatch, update_mas
     given = body.model_dump(exclude_none=True, include=set(update_mask) if update_mask else None)
     if given.pop("pool", pool_name) != pool_name or given.pop("name", pool_name) != pool_name:
         raise BadRequestError("a pool keeps its name. Make another one")
-    if not update_mask and body.slots is None:
-        raise InvalidInputError("slots is missing. Give it, or name in update_mask what is to change")
+    missing = [name for name in ("slots", "include_deferred") if getattr(body, name) is None]
+    if not update_mask and missing:
+        raise InvalidInputError(f"{missing[0]} is missing. Give it, or name in update_mask what is to change")
     known = {**before.model_dump(), **given}
     return await _set(client, pool_name, known["slots"], known["description"], known["include_deferred"])
 
@@ -154,7 +155,7 @@ async def _set(client: Source, name: str, slots: int, description: str | None, i
     return PoolAnswer.of(await client.tidemill.pools.configure(name, settings))
 
 
-@router.patch("/api/v2/pools")
+@router.patch("/api/v2/pools", name="bulk_pools")
 async def change_pools(client: Source, body: BulkBody[PoolBody]) -> BulkAnswer:
     """Makes, changes and removes several pools."""
     outcomes = BulkOutcomes()

@@ -69,20 +69,20 @@ async def get_queued_of_asset(client: Source, asset_id: int, before: UtcDateTime
     return {"queued_events": found, "total_entries": len(found)}
 
 
-@router.delete(OF_DAG, status_code=204)
+@router.delete(OF_DAG, status_code=204, name="delete_dag_asset_queued_events")
 async def unqueue_of_dag(client: Source, dag_id: str, before: UtcDateTime | None = None) -> Response:
     """Has what is there for the DAG's next run count as not there. 404 where there is nothing."""
     return _taken_off(await client.tidemill.dags.unqueue(dag_id, before=before), f"DAG {dag_id!r}")
 
 
-@router.delete(OF_DAG_AND_ASSET, status_code=204)
+@router.delete(OF_DAG_AND_ASSET, status_code=204, name="delete_dag_asset_queued_event")
 async def unqueue_of_both(client: Source, dag_id: str, asset_id: int, before: UtcDateTime | None = None) -> Response:
     """Has an asset count as not there for the DAG's next run. 404 where it is not."""
     view = await named_asset(client, asset_id)
     return _taken_off(await client.tidemill.dags.unqueue(dag_id, view.name, before), f"DAG {dag_id!r}")
 
 
-@router.delete(OF_ASSET, status_code=204)
+@router.delete(OF_ASSET, status_code=204, name="delete_asset_queued_events")
 async def unqueue_of_asset(client: Source, asset_id: int, person: Who, before: UtcDateTime | None = None) -> Response:
     """Has an asset count as not there for the next run of any DAG. 404 where it is there for none."""
     view = await named_asset(client, asset_id)

@@ -98,6 +98,7 @@ ORDERS: dict[str, Any] = {
     "state": lambda run: run.state,
     "run_type": lambda run: run.run_type,
     "queued_at": lambda run: run.queued_at,
+    "conf": FIELDS["conf"],
     "updated_at": FIELDS["updated_at"],
 }
 
@@ -126,7 +127,7 @@ async def get_runs(client: Source, dag_id: str, filters: Annotated[RunFilters, Q
     wanted = filters.model_dump(exclude={*OF_EACH})
     found = [run for run in await known_runs(client, dag_id) if matches(run, wanted, FIELDS)]
     of_each = filters.model_dump(include={*OF_EACH} - {"conf_contains"}) | {"conf_pattern": filters.conf_contains}
-    if any(of_each.values()):
+    if any(of_each.values()) or {"conf", "-conf"} & {*filters.order_by}:
         late: list[str] = []
         found = [run for run in await _whole(client, found, late) if matches(run, of_each, FIELDS)]
         if late:  # a list without them would look whole
@@ -146,6 +147,7 @@ class RunBatch(Batch):
     """Airflow: DAGRunsBatchBody."""
 
     states: list[RunState | None] | None = None
+    conf_contains: str | None = None
 
 
 @router.post(RUNS + "/list")
@@ -205,7 +207,7 @@ async def _run_alone(client: CachedClient, dag_id: str, run_id: str) -> RunAnswe
     return run_answer(dag_id, run, details.run, version)
 
 
-@router.post(RUNS)
+@router.post(RUNS, name="trigger_dag_run")
 async def trigger_run(
     client: Source, dag_id: str, body: TriggerBody, person: Annotated[Person, Depends(authorise)]
 ) -> RunAnswer:
@@ -238,7 +240,7 @@ async def version_in_place_of(client: CachedClient, dag_id: str) -> DagVersion |
     return await after_change(ask(), lambda: None)
 
 
-@router.patch(RUN)
+@router.patch(RUN, name="patch_dag_run")
 async def patch_run(
     client: Source, dag_id: str, dag_run_id: str, body: RunPatch, update_mask: UpdateMask = None
 ) -> RunAnswer:
@@ -251,8 +253,6 @@ async def patch_run(
         await client.tidemill.runs.clear(dag_id, dag_run_id, ClearRequest())
     elif body.state in ("success", "failed"):
         await client.tidemill.runs.mark(dag_id, dag_run_id, RunMark(state=TaskState(body.state)))
-    elif body.state is not None:
-        raise InvalidInputError(f"state = {body.state!r}: give queued, success or failed")
     if "note" in given and body.note != before.reason:  # why it has failed is shown as its note, and may come back
         await client.write_note([(dag_id, dag_run_id, "", UNMAPPED)], body.note, beside=body.state is not None)
     if body.state in ("success", "failed"):
@@ -264,7 +264,7 @@ async def patch_run(
     )
 
 
-@router.post(RUN + "/clear")
+@router.post(RUN + "/clear", name="clear_dag_run")
 async def clear_run(
     client: Source, dag_id: str, dag_run_id: str, body: RunClearBody, request: Request
 ) -> ClearedInstances | RunAnswer:
@@ -333,7 +333,7 @@ async def _states(
     yield json.dumps(answer) + "\n"
 
 
-@router.delete(RUN, status_code=204)
+@router.delete(RUN, status_code=204, name="delete_dag_run")
 async def delete_run(client: Source, dag_id: str, dag_run_id: str) -> Response:
     """Forgets a run that is queued or has ended."""
     try:

@@ -8,6 +8,7 @@ from ...model.run.views import TaskView
 from ...model.states import TaskState
 from ...worker.service.connection import NotFoundError
 from ..dependencies import Source, UpdateMask
+from ..errors import ConflictError
 from ..read.cached_client import CachedClient
 from ..read.graph import members_of
 from ..read.instances import instances_of, would_mark
@@ -48,7 +49,7 @@ async def try_marking_group(
     return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
 
 
-@router.patch(GROUP)
+@router.patch(GROUP, name="patch_task_group_instances")
 async def mark_group(
     client: Source, dag_id: str, dag_run_id: str, group_id: str, body: InstancePatch, update_mask: UpdateMask = None
 ) -> InstanceCollection:
@@ -67,6 +68,8 @@ async def mark_group(
         found = await noted(client.notes, [instance_answer(shown, view) for view in members])
         return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking_group(client, dag_id, dag_run_id, group_id, body)
+    if not before.task_instances:
+        raise ConflictError(f"the tasks of group {group_id!r} are {body.new_state} already")
     await client.tidemill.tasks.mark(dag_id, dag_run_id, await _mark(client, dag_id, dag_run_id, group_id, body))
     await client.write_note(keys, body.note, beside=True)
     await client.changed(dag_id, dag_run_id)

@@ -37,6 +37,7 @@ from ..read.filters import NOTHING, cursor_page, matches, ordered, page
 from ..read.graph import members_of
 from ..read.instances import (
     Instances,
+    all_runs_of,
     chosen_around,
     chosen_between,
     instances_of,
@@ -46,7 +47,7 @@ from ..read.instances import (
 )
 from ..read.notes import Key, noted
 from ..read.stores import in_time
-from ..refusals import bad_requests
+from ..refusals import BadRequestError, bad_requests
 from ..responses.tasks import (
     ClearBody,
     Dependencies,
@@ -62,6 +63,7 @@ from ..responses.tasks import (
     task_answer,
     try_answer,
 )
+from .runs import ORDERS as RUN_ORDERS
 from .runs import known_runs
 
 router = APIRouter()
@@ -74,7 +76,6 @@ MAX_RUNS = 25
 CHANGES_AT_ONCE = 5
 """So many runs of one DAG are changed at a time: its workflow takes ten updates."""
 T = TypeVar("T")
-MARKS = (TaskState.SUCCESS, TaskState.FAILED, TaskState.SKIPPED)
 
 
 class MappedFilters(ChangeFilters):
@@ -134,6 +135,7 @@ ORDERS: dict[str, Any] = {
     "run_id": lambda one: one.dag_run_id,
     "dag_run_id": lambda one: one.dag_run_id,
     "data_interval_start": lambda one: one.logical_date,
+    "data_interval_end": lambda one: one.run_after,
     "rendered_map_index": lambda one: by_number(one.rendered_map_index),
 }  # fmt: skip
 
@@ -151,13 +153,19 @@ OF_RUNS = ("run_after", "logical_date", "dag_id", "run_id")
 async def known_instances(
     client: CachedClient, dag_id: str, run_id: str, wanted: Mapping[str, Any]
 ) -> tuple[list[Any], bool]:
-    """Instances of a run; for `~` those of the newest runs that are wanted, and whether that is not all."""
+    """Instances of a run; for `~` those of the newest runs that are wanted, and whether that is not all.
+
+    They are in the order of their making.
+    """
+    if dag_id == "~" != run_id:
+        raise BadRequestError("dag_id = '~': a run is one of a DAG. Name the DAG, or give '~' for the run, too")
     if run_id != "~":
         return await _of_run(client, dag_id, run_id), False
     narrowing = {name: value for name, value in wanted.items() if name.startswith(OF_RUNS)}
     runs = [run for run in await known_runs(client, dag_id) if matches(run, narrowing, FIELDS)]
     runs.sort(key=lambda run: run.run_after, reverse=True)
-    found = await each(runs[:MAX_RUNS], lambda run: _of_run(client, run.dag_id, run.dag_run_id))
+    looked_at = sorted(runs[:MAX_RUNS], key=RUN_ORDERS["id"])
+    found = await each(looked_at, lambda run: _of_run(client, run.dag_id, run.dag_run_id))
     return [one for part in found for one in part], len(found) < len(runs)
 
 
@@ -183,6 +191,8 @@ async def get_instances(
             raise InvalidInputError("task_group_id: groups are those of a DAG. Name it")
         spec = await client.run_spec(dag_id, await client.run(dag_id, dag_run_id)) if dag_run_id != "~" else None
         members = members_of(spec or await client.spec(dag_id), filters.task_group_id)
+        if not members:
+            raise NotFoundError(f"DAG {dag_id!r} has no tasks of a group {filters.task_group_id!r}")
         found = [one for one in found if one.task_id in members]
     found = ordered(found, filters.order_by, ORDERS)
     total: dict[str, Any] = {"total_entries": None, "total_entries_limit": len(found)} if cut else {}
@@ -197,16 +207,17 @@ async def get_instances(
 
 
 class InstanceBatch(Batch):
-    """Airflow: TaskInstancesBatchBody; there are no executors."""
+    """Airflow: TaskInstancesBatchBody."""
 
     dag_run_ids: list[str] | None = None
     task_ids: list[str] | None = None
     state: list[TaskStateName | None] | None = None
     pool: list[str] | None = None
     queue: list[str] | None = None
+    executor: list[str] | None = None
 
 
-@router.post(INSTANCES + "/list")
+@router.post(INSTANCES + "/list", name="get_task_instances_batch")
 async def list_instances(
     client: Source,
     dag_id: Literal["~"],  # noqa: ARG001 - of all
@@ -214,7 +225,7 @@ async def list_instances(
     body: InstanceBatch,
 ) -> InstanceCollection:
     """Instances of the newest runs of all DAGs, with filters in the body."""
-    wanted = body.model_dump(include={*DateFilters.model_fields, "pool", "queue"})
+    wanted = body.model_dump(include={*DateFilters.model_fields, "pool", "queue", "executor"})
     lists = {"dag_id": body.dag_ids, "run_id": body.dag_run_ids, "task_id": body.task_ids}
     wanted |= {name: value or [] for name, value in lists.items()}
     wanted["state"] = [NOTHING if state is None else state for state in body.state or ()]
@@ -260,7 +271,7 @@ async def get_dependencies(
 async def get_tries(client: Source, dag_id: str, dag_run_id: str, task_id: str, map_index: int = UNMAPPED) -> TaskTries:
     """The tries of an instance, the one that goes on among them."""
     shown, view = await one_instance(client, dag_id, dag_run_id, task_id, map_index)
-    found = [try_answer(shown, view, one) for one in view.tries]
+    found = [try_answer(shown, view, one) for one in view.tries or (view.without_try,)]
     return TaskTries(task_instances=found, total_entries=len(found))
 
 
@@ -337,7 +348,7 @@ async def _host_of(client: CachedClient, dag_id: str, run_id: str, key: str, try
     return {}
 
 
-@router.post("/api/v2/dags/{dag_id}/clearTaskInstances")
+@router.post("/api/v2/dags/{dag_id}/clearTaskInstances", name="post_clear_task_instances")
 async def clear_instances(client: Source, dag_id: str, body: ClearBody, request: Request) -> InstanceCollection:
     """Has tasks of runs run again; with `dry_run` only tells which."""
     if body.dry_run:
@@ -434,9 +445,8 @@ async def _runs_meant(client: CachedClient, dag_id: str, body: ClearBody) -> lis
         around = {"past": body.include_past, "future": body.include_future}
         with bad_requests():
             return await chosen_around(client, dag_id, body.dag_run_id, **around)
-    if not any(dates):
-        raise InvalidInputError("dag_run_id is missing: name the run, or give start_date or end_date")
-    return await chosen_between(client, dag_id, *dates)
+    await client.view(dag_id)
+    return await (chosen_between(client, dag_id, *dates) if any(dates) else all_runs_of(client, dag_id))
 
 
 @router.patch(MAPPED + "/dry_run")
@@ -450,12 +460,17 @@ async def try_marking(
     map_index: int = UNMAPPED,
     update_mask: UpdateMask = None,  # noqa: ARG001 - a note is refused, and there is one other field
 ) -> InstanceCollection:
-    """Which instances a mark would change. Raises NotFoundError for a task that is not there."""
+    """Which instances a mark would change. Raises NotFoundError for an instance that is not there."""
     known = await client.run_spec(dag_id, await client.run(dag_id, dag_run_id))
     if known is not None and task_id not in known.by_id:
         raise NotFoundError(f"run {dag_run_id!r} of DAG {dag_id!r} has no task {task_id!r}")
+    if body.new_state is None:  # nothing would change, and shown is what is meant
+        found, _ = await _noted_keys(client, dag_id, dag_run_id, task_id, map_index, None)
+        return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
+    if map_index != UNMAPPED:
+        await one_instance(client, dag_id, dag_run_id, task_id, map_index)
     request = mark_of((instance_key(task_id, map_index),), body)
-    found: list[InstanceAnswer] = []
+    found = []
     for run_id in await _runs_of(client, dag_id, dag_run_id, body):
         found += await _changed_by(client, dag_id, run_id, request, must=run_id == dag_run_id)
     return InstanceCollection(task_instances=await noted(client.notes, found), total_entries=len(found))
@@ -481,8 +496,8 @@ async def _changed_by(
     return [instance_answer(shown, view) for view in views if view.state != request.state]
 
 
-@router.patch(MAPPED)
-@router.patch(INSTANCE)
+@router.patch(MAPPED, name="patch_task_instance")
+@router.patch(INSTANCE, name="patch_task_instance")
 async def mark_instance(
     client: Source,
     dag_id: str,
@@ -496,7 +511,7 @@ async def mark_instance(
     notes = gives_note(body, update_mask)
     if body.new_state is None if update_mask is None else "new_state" not in update_mask:
         if not notes:
-            return InstanceCollection(task_instances=[], total_entries=0)
+            return await try_marking(client, dag_id, dag_run_id, task_id, InstancePatch(), map_index)
         found = await note_instances(client, dag_id, dag_run_id, task_id, map_index, body.note)
         return InstanceCollection(task_instances=found, total_entries=len(found))
     before = await try_marking(client, dag_id, dag_run_id, task_id, body, map_index)
@@ -584,9 +599,9 @@ async def _noted_keys(
 
 
 def mark_of(keys: tuple[str, ...], body: InstancePatch) -> MarkRequest:
-    """What is to be marked. Raises InvalidInputError for a state that nobody can give."""
-    if body.new_state not in MARKS:
-        raise InvalidInputError(f"new_state = {body.new_state!r}: give {', '.join(MARKS)}")
+    """What is to be marked. Raises InvalidInputError where no state is given."""
+    if body.new_state is None:
+        raise InvalidInputError("new_state is missing: give success, failed or skipped")
     return MarkRequest(
         tasks=keys,
         state=TaskState(body.new_state),

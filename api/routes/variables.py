@@ -119,21 +119,21 @@ async def get_variable(request: Request, values: Values, variable_key: str) -> V
     return shown
 
 
-@router.post("/api/v2/variables", status_code=201)
+@router.post("/api/v2/variables", status_code=201, name="post_variable")
 async def make_variable(request: Request, values: Values, body: VariableBody) -> VariableAnswer:
     """Keeps a variable, encrypted."""
     await in_thread(KEPT.create, values, body)
     return await get_variable(request, values, body.key)
 
 
-@router.patch("/api/v2/variables")
+@router.patch("/api/v2/variables", name="bulk_variables")
 async def change_variables(values: Values, body: BulkBody[VariableBody]) -> BulkAnswer:
     """Keeps, changes and removes several variables of the store."""
     answer: BulkAnswer = await in_thread(KEPT.change_many, values, body)
     return answer
 
 
-@router.patch("/api/v2/variables/{variable_key:path}")
+@router.patch("/api/v2/variables/{variable_key:path}", name="patch_variable")
 async def change_variable(
     request: Request, values: Values, variable_key: str, body: VariableBody, update_mask: UpdateMask = None
 ) -> VariableAnswer:
@@ -144,7 +144,7 @@ async def change_variable(
     return await get_variable(request, values, variable_key)
 
 
-@router.delete("/api/v2/variables/{variable_key:path}", status_code=204)
+@router.delete("/api/v2/variables/{variable_key:path}", status_code=204, name="delete_variable")
 async def remove_variable(values: Values, variable_key: str) -> Response:
     """Removes a variable from the store."""
     await in_thread(KEPT.remove, values, variable_key)

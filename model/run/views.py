@@ -116,6 +116,11 @@ class TaskView(OmitNewDefaults, Model):
             found.append(TryView(self.try_number, self.state, self.first_queued, self.started_at, self.ended_at))
         return tuple(found)
 
+    @property
+    def without_try(self) -> TryView:
+        """What an instance that has had no try shows in the place of one (as in Airflow)."""
+        return TryView(self.try_number, self.state, self.first_queued, self.began, self.ended_at)
+
     def _ended_try(self, one: Attempt) -> TryView:
         is_last = one.try_number == self.try_number
         state = self.state if is_last and self.state.finished else one.state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
+from inspect import cleandoc
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -131,7 +132,7 @@ def _fields_of(dag: Any, notices: list[str]) -> dict[str, Any]:
         "dag_id": dag.dag_id,
         "description": dag.description,
         "dag_display_name": None if dag.dag_display_name == dag.dag_id else dag.dag_display_name,
-        "doc_md": dag.doc_md,
+        "doc_md": cleandoc(dag.doc_md) if dag.doc_md is not None else None,
         "tags": sorted(dag.tags or ()),
         "schedule": timetable_of(_written(timetable), periodic=getattr(timetable, "periodic", True)),
         "timezone": _zone(dag.timezone),
@@ -185,6 +186,8 @@ def _task(task: Any, notices: list[str]) -> dict[str, Any]:
         del fields["trigger_rule"]
     if is_mapped_operator(task):
         fields["expand"] = expansion_of(task._get_specified_expand_input())
+    else:
+        fields["params"] = _own_params(task) or None
     for name in ("inlets", "outlets"):
         fields[name] = [*_leaves(getattr(task, name, ()))]
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -363,6 +366,12 @@ def _labels(dag: Any) -> dict[str, dict[str, str]]:
             if info.get("label"):
                 found.setdefault(above, {})[below] = info["label"]
     return found
+
+
+def _own_params(task: Any) -> dict[str, Any]:
+    """The params that the task has over those of its DAG: Airflow gives it both."""
+    of_dag = _params(task.dag.params)
+    return {name: param for name, param in _params(task.params).items() if of_dag.get(name) != param}
 
 
 def _params(params: Any) -> dict[str, Any]:

@@ -42,5 +42,9 @@ class AirflowTask(BaseTask):
     def class_name(self) -> str:
         return self.operator.rpartition(".")[2]
 
+    @property
+    def shown_class(self) -> str:
+        return self.class_name
+
     def uses(self) -> set[str]:
         return super().uses() | {*self.xcom_from}

@@ -172,6 +172,11 @@ class BaseTask(OmitDefaults, Model):
         """Return the files that the task names, by field, as they are written: paths from its DAG file's folder."""
         return {}
 
+    @property
+    def shown_class(self) -> str:
+        """What the task's operator is called, in logs."""
+        return self.airflow_name
+
     def uses(self) -> set[str]:
         """The tasks whose results the arguments name."""
         found = {reference for value in self.templated() for reference in referenced_tasks(value)}
