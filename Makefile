@@ -8,7 +8,7 @@ BIN := .venv/bin
 RELEASE := .venv-release/bin
 LAYERS := model activities kinds workflows worker api examples
 
-.PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants house temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
+.PHONY: help env demo test thorough check chaos chaos-spark faults dst mutants house peers temporal airflow bench sparks tables format docs dist extras types schema lock histories clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -129,6 +129,9 @@ house: env ## Print how the code grows and how far changes reach; shown, not enf
 
 tables: env build/sparks/.ready build/tables/.ready ## Publish tables of Iceberg, which is fetched once (50 MB, with the other releases of Spark; needs Maven)
 	@$(BIN)/python -m pytest -q -m "spark and long" tests/spark/test_tables.py $(ARGS)
+
+peers: env .venv-airflow/.ready ## Run the tests that Airflow's people wrote for its web against tidemill dev (needs npm and Chromium; half an hour)
+	@$(BIN)/python -P tests/peers/run.py $(ARGS)
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)

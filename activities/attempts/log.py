@@ -5,6 +5,7 @@ What cannot be written is left out, and said: a task is worth more than its line
 
 import json
 import logging
+import re
 from collections import deque
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -25,6 +26,9 @@ INDENT = " " * 4
 LONGEST_LINE = 64 * 1024
 """Of a longer line without an end the beginning is written as a line of its own."""
 LONGEST_RECORD = 2**20
+TEXT_LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(.*)$")
+LOGGER = re.compile(r"(?:(?:[A-Za-z_]\w*\.)+[\w<>-]+|tidemill|task|__main__): ")
+"""What begins the text of a record whose logger is known by it; what is printed so is written behind a space."""
 RECORD_FIELDS = ("timestamp", "level", "event")
 LIMIT_BYTES = 100 * 2**20
 
@@ -189,8 +193,26 @@ def _record(text: str) -> dict[str, Any] | None:
 def as_text(record: dict[str, Any]) -> str:
     """*record* as people read it: one line, and those of its text that follow, indented."""
     event = record["event"].replace("\n", f"\n{INDENT}")
-    where = f" {record['logger']}:" if record.get("logger") not in (None, "root") else ""
-    return f"{record['timestamp']} {record['level'].upper():<7}{where} {event}"
+    name = record.get("logger")
+    if name not in (None, "root"):
+        event = f"{name}: {event}"
+    elif LOGGER.match(event.lstrip(" ")):
+        event = f" {event}"
+    return f"{record['timestamp']} {record['level'].upper():<7} {event}"
+
+
+def from_text(line: str) -> dict[str, Any] | None:
+    """Read what `as_text` has written, but for the lines below it; None for any other line."""
+    found = TEXT_LINE.match(line)
+    if found is None:
+        return None
+    # One space stands behind the level, which has seven letters at least.
+    at, level = found[1], found[2]
+    event = line[len(at) + 1 + max(7, len(level)) + 1 :]
+    record = {"timestamp": at, "level": level.lower(), "event": event}
+    if (logger := LOGGER.match(event)) is not None:
+        return {**record, "event": event[logger.end() :], "logger": logger[0].removesuffix(": ")}
+    return {**record, "event": event[1:]} if LOGGER.match(event.lstrip(" ")) else record
 
 
 def _now() -> str:
@@ -216,8 +238,8 @@ def _printed(line: str) -> str | None:
         except ValueError:
             return None
         return None if "logger" in record else str(record.get("event", "")).strip()
-    found = line.partition(" ")[2].partition(" ")
-    return found[2].strip() if found[1] and not line.startswith(INDENT) else None
+    found = from_text(line)
+    return found["event"].strip() if found is not None and "logger" not in found else None
 
 
 def last_lines(path: Path, lines: int = 15) -> tuple[str, ...]:

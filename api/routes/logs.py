@@ -1,7 +1,6 @@
 """Logs of tries: by lines of JSON that go on where the last answer ended."""
 
 import json
-import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
-from ...activities.attempts.log import INDENT
+from ...activities.attempts.log import INDENT, from_text
 from ...model.run.attempts import attempt_path
 from ...model.run.instance_keys import UNMAPPED
 from ...worker.service.connection import NotFoundError
@@ -24,8 +23,6 @@ from .task_instances import INSTANCE
 router = APIRouter()
 NDJSON = "application/x-ndjson"
 TOKEN = "Airflow-Continuation-Token"  # noqa: S105 - the name of a header
-LINE = re.compile(r"^(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) +(?:([A-Za-z_][\w.<>-]*): )?(.*)$")
-"""As `activities.attempts.log` writes records: the time, the level, whose it is, and what it says."""
 READ_TIMEOUT = 60.0
 MAX_BYTES = 4 * 2**20
 """The most of a log that one answer has; the next goes on from there."""
@@ -144,8 +141,4 @@ def event_of(line: str) -> dict[str, Any]:
             fields = None
         if isinstance(fields, dict):
             return {**fields, "event": str(fields.get("event", fields.get("message", "")))}
-    found = LINE.match(line)
-    if found is None:
-        return {"event": line}
-    source = {"logger": found[3]} if found[3] is not None else {}
-    return {"timestamp": found[1], "level": found[2].lower(), "event": found[4], **source}
+    return from_text(line) or {"event": line}

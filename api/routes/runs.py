@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from statistics import mean
@@ -128,12 +128,7 @@ async def get_runs(client: Source, dag_id: str, filters: Annotated[RunFilters, Q
     found = [run for run in await known_runs(client, dag_id) if matches(run, wanted, FIELDS)]
     of_each = filters.model_dump(include={*OF_EACH} - {"conf_contains"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()) or {"conf", "-conf"} & {*filters.order_by}:
-        late: list[str] = []
-        found = [run for run in await _whole(client, found, late) if matches(run, of_each, FIELDS)]
-        if late:  # a list without them would look whole
-            raise HTTPException(
-                504, f"{len(late)} runs have not answered in time. Narrow the list, as by run_after_gte"
-            )
+        found = await _asked(client, found, of_each)
     found = ordered(sorted(found, key=ORDERS["id"]), filters.order_by, ORDERS)
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
@@ -156,9 +151,20 @@ async def list_runs(client: Source, dag_id: Literal["~"], body: RunBatch) -> Run
     dates = body.model_dump(include={*DateFilters.model_fields})
     wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
     found = [run for run in await known_runs(client, "~") if matches(run, wanted, FIELDS)]
+    if body.conf_contains or body.order_by in ("conf", "-conf"):
+        found = await _asked(client, found, {"conf_pattern": body.conf_contains})
     found = ordered(sorted(found, key=ORDERS["id"]), [body.order_by or "id"], ORDERS)
     part = page(found, body.page_limit, body.page_offset)
     return RunCollection(dag_runs=await _whole(client, part.items), total_entries=part.total)
+
+
+async def _asked(client: CachedClient, runs: Sequence[RunAnswer], filters: Mapping[str, Any]) -> list[RunAnswer]:
+    """Those of *runs* that *filters* want by what only each of them knows. Raises HTTPException where one is silent."""
+    late: list[str] = []
+    found = [run for run in await _whole(client, runs, late) if matches(run, filters, FIELDS)]
+    if late:  # a list without them would look whole
+        raise HTTPException(504, f"{len(late)} runs have not answered in time. Narrow the list, as by run_after_gte")
+    return found
 
 
 async def _whole(client: CachedClient, runs: Sequence[RunAnswer], late: list[str] | None = None) -> list[RunAnswer]:

@@ -444,7 +444,9 @@ async def _runs_meant(client: CachedClient, dag_id: str, body: ClearBody) -> lis
             raise InvalidInputError("dag_run_id and dates exclude each other. Leave the dates out")
         around = {"past": body.include_past, "future": body.include_future}
         with bad_requests():
-            return await chosen_around(client, dag_id, body.dag_run_id, **around)
+            found = await chosen_around(client, dag_id, body.dag_run_id, **around)
+        # Both together mean all there are, also those without a logical date (as in Airflow).
+        return await all_runs_of(client, dag_id) if all(around.values()) else found
     await client.view(dag_id)
     return await (chosen_between(client, dag_id, *dates) if any(dates) else all_runs_of(client, dag_id))
 

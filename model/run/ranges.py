@@ -1,4 +1,4 @@
-"""Which runs of a DAG a range means: those of the logical dates in it; of both past and future all (as in Airflow)."""
+"""Which runs of a DAG a range means: those of the logical dates in it. A run without one is in none (as in Airflow)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,13 +17,10 @@ def runs_between(runs: Iterable[RunView], since: datetime | None, until: datetim
 def runs_around(run: RunView, runs: Iterable[RunView], *, past: bool, future: bool) -> list[RunView]:
     """Return *run*, and of *runs* those before and after it where they are meant.
 
-    Airflow: include_past, include_future. Both together are all runs, also those without a logical date. Raises
-    InvalidInputError where *run* has none, and one of the two is meant.
+    Airflow: include_past, include_future. Raises InvalidInputError where *run* has no logical date.
     """
     if not (past or future):
         return [run]
-    if past and future:
-        return sorted(runs, key=lambda one: (one.logical_date or one.run_after, one.run_id))
     date = run.logical_date
     if date is None:
         raise InvalidInputError(

@@ -268,7 +268,7 @@ async def test_a_role_may_hold_for_dags_with_certain_tags(app: FastAPI, tmp_path
     async def status(token: str, method: str, path: str) -> int:
         return (await call(app, method, path, token)).status_code
 
-    change = "/api/v2/dags/sales/clearTaskInstances"
+    change = "/api/v2/dags/sales/clearDagRuns"
     assert await status(shop, "POST", change) == 422  # let in, with a body that is none
     assert await status(fleet, "POST", change) == 403
     assert await status(fleet, "GET", "/ui/config") == 200

@@ -37,7 +37,7 @@ def test_a_run_is_triggered_paused_cleared_and_marked(web: Web) -> None:
     made = send(web, "POST", runs, json={"dag_run_id": "a+b:c", "logical_date": None, "conf": {"name": "y"}})
     assert (made.status_code, made.json()["conf"]) == (200, {"name": "y"})
     again = send(web, "POST", runs, json={"dag_run_id": "a+b:c", "logical_date": None})
-    assert (again.status_code, "is taken by" in again.json()["detail"]) == (409, True)
+    assert (again.status_code, "is taken by" in again.json()["detail"]["message"]) == (409, True)
     run = f"{runs}/{quote('a+b:c', safe='')}"
     until(web, f"{run}/taskInstances/waits", lambda found: found.get("state") == "running")
     path = f"{run}/taskInstances/waits/logs/1"
@@ -300,7 +300,7 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/dags?order_by=x", None, 400, "order_by = 'x' is not known"),
         ("GET", "/api/v2/dags?nonsense=1", None, 422, "nonsense"),
         ("GET", "/api/v2/pools?nonsense=1", None, 422, "nonsense is no parameter that this operation has here"),
-        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=%00", None, 422, "cursor is none"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=%00", None, 400, "cursor is none"),
         ("GET", "/api/v2/nothing", None, 404, "there is no operation"),
         ("POST", "/api/v2/variables", {"key": "a", "value": "b"}, 409, "set TIDEMILL_FERNET_KEY"),
         ("GET", "/api/v2/dagSources/web_daily?version_number=7", None, 404, "has no version 7"),
@@ -310,9 +310,11 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("POST", "/api/v2/dags/web_slow/dagRuns", {"logical_date": None, "dag_run_id": "a/b"}, 400, "run_id"),
         ("POST", "/api/v2/dags/nope/favorite", None, 404, "DAG 'nope' is not there"),
         ("POST", "/api/v2/dags/web_hand/unfavorite", None, 409, "none of your favourites"),
-        ("POST", "/api/v2/dags/web_daily/clearTaskInstances", {}, 422, "dag_run_id is missing"),
+        ("POST", "/api/v2/dags/none/clearTaskInstances", {}, 404, "'none'"),
+        ("GET", "/api/v2/dags/~/dagRuns/r/taskInstances", None, 400, "Name the DAG"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns/~/taskInstances?task_group_id=none", None, 404, "group 'none'"),
         ("POST", "/api/v2/dags/web_daily/clearTaskInstances", {"dag_run_id": "x", "task_ids": []}, 422, "is empty"),
-        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 422, "cursor is none"),
+        ("GET", "/api/v2/dags/web_daily/dagRuns?cursor=WyJhIixmYWxzZSwxZTk5OV0=", None, 400, "cursor is none"),
         ("GET", "/api/v2/dags?dag_id_pattern=" + "x" * 301, None, 422, "a pattern has 301 letters"),
         ("GET", "/api/v2/assets/aliases", None, 501, "aliases are not listed"),
         ("GET", "/ui/grid/runs/web_daily?state=faild", None, 422, "faild"),

@@ -51,7 +51,7 @@ async def test_pools(here: Stack, web: httpx.AsyncClient) -> None:
     for name in HARD_NAMES:
         path = f"/pools/{quote(name, safe='')}"
         assert (await web.get(path)).json()["name"] == name
-        changed = await web.patch(path, json={"name": name, "pool": name, "slots": 3})
+        changed = await web.patch(path, json={"name": name, "pool": name, "slots": 3, "include_deferred": False})
         assert changed.json()["slots"] == 3, changed.text
         shown = await asyncio.to_thread(run_command, here, "pools", "show", "--json", "--", name)
         assert json.loads(shown.stdout)["settings"]["slots"] == 3

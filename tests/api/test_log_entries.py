@@ -42,3 +42,21 @@ def test_an_entry_is_not_cut_where_an_answer_ends(tmp_path: Path) -> None:
         part = part[: end_of_entries(part, to_come=True)] or part
         if part.endswith(b"\n"):
             assert entries_of(part) == whole[: len(entries_of(part))]
+
+
+def test_whose_a_record_is_is_told_apart_from_what_is_printed(tmp_path: Path) -> None:
+    import json
+
+    printed = ["airflow.task: x", "  airflow.task: x", " tidemill: y", "result: 5", "   indented", ""]
+    fields = {"timestamp": "2026-01-01T00:00:00.000+00:00", "level": "critical", "event": "said"}
+    records = [
+        f"{RECORD}{json.dumps({**fields, 'logger': name})}\n".encode()
+        for name in ("airflow.task.hooks.pkg.Hook", "task", "root")
+    ]
+    found = entries_of(written(tmp_path, *(f"{line}\n".encode() for line in printed), *records))
+    assert [(one["event"], one.get("logger")) for one in found] == [
+        *((line, None) for line in printed),
+        ("said", "airflow.task.hooks.pkg.Hook"),
+        ("said", "task"),
+        ("said", None),
+    ]

@@ -19,11 +19,17 @@ DAGS = Path(__file__).with_name("dags")
 
 
 @contextmanager
-def tidemill_dev(folder: Path, airflow_python: Path, dags: Path = DAGS, **more: str) -> Iterator[httpx.Client]:
-    """`tidemill dev` with a store of secrets, and with *more* in its environment; yields a client of its API.
+def tidemill_dev(folder: Path, airflow_python: Path) -> Iterator[httpx.Client]:
+    """`tidemill dev` with a store of secrets; yields a client of its API. Ended with the block."""
+    with tidemill_dev_over(DAGS, folder, airflow_python) as (client, _):
+        yield client
 
-    Ended with the block.
-    """
+
+@contextmanager
+def tidemill_dev_over(
+    dags: Path, folder: Path, airflow_python: Path, **more: str
+) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
+    """The same over the folder *dags*, with *more* in its environment, which commands of it need: yielded, too."""
     port, api_port = free_port(), free_port()
     tidemill = str(Path(sys.executable).with_name("tidemill"))
     ports = ["--port", str(port), "--ui-port", str(free_port()), "--api-port", str(api_port)]
@@ -44,7 +50,7 @@ def tidemill_dev(folder: Path, airflow_python: Path, dags: Path = DAGS, **more: 
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{api_port}", timeout=60) as client:
             _await_answer(client, process, log)
-            yield client
+            yield client, environment
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
