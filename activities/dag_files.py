@@ -14,6 +14,7 @@ from typing import Any
 from ..model.errors import InvalidInputError
 from ..model.run.attempts import TaskAttempt
 from ..model.spec.dag import DagSpec, read_dag
+from . import host
 from .attempts.lifecycle import rendered
 from .attempts.supervision import Unattended
 from .bundles.listing import IGNORE_FILE, Tree
@@ -21,6 +22,8 @@ from .bundles.parsing import PARSE_TIMEOUT, FileToParse, parsed
 from .worker_context import WorkerContext
 
 ALL = ("*",)
+MAX_AT_ONCE = 8
+"""Files that are read at once at most: each has a process of its own."""
 DAGS = "dags"
 """What the folder of DAG files is called as a rule."""
 
@@ -91,13 +94,8 @@ def each_dag_file(
         def read(file: Path) -> ParsedFile:
             return _read_json(file) if file.suffix == ".json" else _parse(worker_context, root, file)
 
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(min(MAX_AT_ONCE, max(1, round(host.cores())))) as threads:
             yield from threads.map(read, find_dag_files(path))
-
-
-def read_dag_files(path: Path, **more: Any) -> list[ParsedFile]:
-    """The same, when all are known. *more*: as of `each_dag_file`."""
-    return list(each_dag_file(path, **more))
 
 
 def parse_dag_file(path: Path, timeout: timedelta = PARSE_TIMEOUT) -> ParsedFile:

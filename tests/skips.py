@@ -37,6 +37,7 @@ KNOWN = (
     Known(r"YARN's jars are not here", "make clusters", in_ci=True),
     Known(r"libfaketime is not installed", "apt-get install faketime", in_ci=True),
     Known(r"Airflow is not there", "make .venv-airflow/.ready"),
+    Known(r"npm is not installed", "apt-get install npm", in_ci=True),
     Known(r"the Temporal CLI is not beside this Python", "make env"),
     Known(r"cannot be fetched", "a package index"),
     Known(r"the seeds were not run in this process", "make test ARGS=tests/dst", in_ci=True),

@@ -1,14 +1,11 @@
 """How much room one worker has for Spark's drivers: how many at a time, and how much memory they may take together."""
 
-import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-
-import psutil
+from contextlib import contextmanager
 
 from ...model.run.task_instances import Failure
+from .. import host
 from ..attempts.supervision import POLL_EVERY, AttemptSupervisor, task_failure
 
 SHARE = 0.8
@@ -17,7 +14,6 @@ DRIVERS_PER_CORE = 2
 """More JVMs than that only take the time from each other."""
 SUBMISSION_MEGABYTES = 512
 """What spark-submit takes of its host where it hands an application over."""
-CGROUP = Path("/sys/fs/cgroup")
 
 
 class DriverRoom:
@@ -83,16 +79,9 @@ class DriverRoom:
 
 def memory_of_host() -> int:
     """Return what drivers may take together on this host or in this container, in MiB."""
-    total = psutil.virtual_memory().total
-    with suppress(OSError, ValueError):  # no container, or one without a limit
-        total = min(total, int((CGROUP / "memory.max").read_text()))
-    return int(total * SHARE) // 2**20
+    return int(host.memory() * SHARE) // 2**20
 
 
 def drivers_of_host() -> int:
     """Return how many drivers there may be at a time on this host or in this container."""
-    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    with suppress(OSError, ValueError):
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-        cores = min(cores, int(quota) / int(period))
-    return max(1, round(cores * DRIVERS_PER_CORE))
+    return max(1, round(host.cores() * DRIVERS_PER_CORE))

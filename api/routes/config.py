@@ -11,6 +11,7 @@ from ..dependencies import Limit, Offset, Source
 from ..pages.tabs import external_views
 from ..responses.common import Answer
 from ..static_ui import VERSION
+from .installation import providers_of
 
 router = APIRouter()
 
@@ -34,7 +35,7 @@ HONESTY = (
     "Foundation, and not endorsed by it."
 )
 MENU = ["Assets", "Audit Log", "Connections", "Dags", "Pools", "Required Actions", "Variables"]
-"""Pages that have something to show here."""
+"""Pages that have something to show here, whatever is installed."""
 
 
 class Me(Answer):
@@ -78,9 +79,10 @@ async def get_config(client: Source) -> dict[str, Any]:
 
 
 @router.get("/ui/auth/menus")
-async def get_menus() -> Menu:
+async def get_menus(client: Source) -> Menu:
     """The pages that there are."""
-    return Menu(authorized_menu_items=MENU, extra_menu_items=[])
+    providers = ["Providers"] if await providers_of(client) else []
+    return Menu(authorized_menu_items=[*MENU, *providers], extra_menu_items=[])
 
 
 @router.get("/ui/auth/me")

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from ..dependencies import Limit, Offset, Source, UtcDateTime
+from ..read.cached_client import CachedClient
 from ..read.filters import ordered, page
 
 router = APIRouter()
@@ -27,9 +28,13 @@ JOB_ORDERS = (
 @router.get("/api/v2/providers")
 async def get_providers(client: Source, limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """The packages of Airflow's providers, where DAG files for Airflow run: in this server's environment if nowhere."""
-    found = await asyncio.to_thread(_providers_of, client.settings.airflow_python)
-    part = page(found, limit, offset)
+    part = page(await providers_of(client), limit, offset)
     return {"providers": part.items, "total_entries": part.total}
+
+
+async def providers_of(client: CachedClient) -> list[dict[str, str]]:
+    """The providers where DAG files for Airflow run."""
+    return await asyncio.to_thread(_providers_of, client.settings.airflow_python)
 
 
 @cache

@@ -128,7 +128,7 @@ async def get_runs(client: Source, dag_id: str, filters: Annotated[RunFilters, Q
     found = [run for run in await known_runs(client, dag_id) if matches(run, wanted, FIELDS)]
     of_each = filters.model_dump(include={*OF_EACH} - {"conf_contains"}) | {"conf_pattern": filters.conf_contains}
     if any(of_each.values()) or {"conf", "-conf"} & {*filters.order_by}:
-        found = await _asked(client, found, of_each)
+        found = await _narrowed(client, found, of_each)
     found = ordered(sorted(found, key=ORDERS["id"]), filters.order_by, ORDERS)
     if filters.cursor is not None:
         part = cursor_page(found, filters.limit, filters.cursor, lambda run: f"{run.dag_id}/{run.dag_run_id}")
@@ -152,13 +152,13 @@ async def list_runs(client: Source, dag_id: Literal["~"], body: RunBatch) -> Run
     wanted = {**dates, "state": body.states or [], "dag_id": body.dag_ids or []}
     found = [run for run in await known_runs(client, "~") if matches(run, wanted, FIELDS)]
     if body.conf_contains or body.order_by in ("conf", "-conf"):
-        found = await _asked(client, found, {"conf_pattern": body.conf_contains})
+        found = await _narrowed(client, found, {"conf_pattern": body.conf_contains})
     found = ordered(sorted(found, key=ORDERS["id"]), [body.order_by or "id"], ORDERS)
     part = page(found, body.page_limit, body.page_offset)
     return RunCollection(dag_runs=await _whole(client, part.items), total_entries=part.total)
 
 
-async def _asked(client: CachedClient, runs: Sequence[RunAnswer], filters: Mapping[str, Any]) -> list[RunAnswer]:
+async def _narrowed(client: CachedClient, runs: Sequence[RunAnswer], filters: Mapping[str, Any]) -> list[RunAnswer]:
     """Those of *runs* that *filters* want by what only each of them knows. Raises HTTPException where one is silent."""
     late: list[str] = []
     found = [run for run in await _whole(client, runs, late) if matches(run, filters, FIELDS)]

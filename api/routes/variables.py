@@ -40,7 +40,7 @@ class VariableBody(Body):
 
 
 def _to_keep(body: VariableBody, before: Kept | None, fields: list[str] | None) -> Kept:
-    text = body.value if isinstance(body.value, str) else json.dumps(body.value, indent=2)
+    text = body.value if isinstance(body.value, str) else json.dumps(body.value)
     if before is not None:
         text = _with_what_was_hidden(text, before)
     if before is None:

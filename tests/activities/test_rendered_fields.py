@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import Stack, bash, dag
 from tidemill.activities.attempts.beside_log import LARGEST, RENDERED, keep_beside, path_beside
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.activities.masking import Masker
 from tidemill.activities.work.rendered import LONGEST, shown
 from tidemill.model.run.views import RunDetails
@@ -60,7 +60,7 @@ async def test_of_commands_without_what_is_secret(here: Stack, monkeypatch: pyte
 
 async def test_of_functions_and_operators(here: Stack, tmp_path: Path) -> None:
     (tmp_path / "kinds.py").write_text(FILE)
-    [parsed] = read_dag_files(tmp_path / "kinds.py")
+    [parsed] = each_dag_file(tmp_path / "kinds.py")
     assert parsed.error is None, parsed.error
     details = await here.run_once(parsed.dags[0], **DAY)
     assert rendered(here, details, "of_function") == {

@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from support import Stack, bash, dag, eventually, stack
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.api.read.cached_client import CachedClient
 from tidemill.api.responses.dags import DagAnswer, fields_of_line
 from tidemill.model.dag.row import DagRow
@@ -111,7 +111,7 @@ async def test_what_is_tried_is_what_is_made(web: Web, tmp_path: Path) -> None:
     """A backfill over partitions: its runs have neither a logical date, nor other keys than those that were shown."""
     file = tmp_path / "parts.py"
     file.write_text(PARTITIONED)
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert parsed.error is None, parsed.error
     await web.here.tidemill.dags.register(parsed.dags[0])
     dates = {"dag_id": "parts", "from_date": "2026-03-01T00:00:00Z", "to_date": "2026-03-02T00:00:00Z"}

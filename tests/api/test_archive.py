@@ -17,7 +17,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.api.read import database
 from tidemill.api.read.archiver import sweep
 from tidemill.api.read.cached_client import CachedClient
@@ -83,7 +83,7 @@ def settings_of(here: Stack, archive: str | None) -> Settings:
 async def a_run(here: Stack, folder: Path, run_id: str) -> RunView:
     file = folder / "dags.py"
     file.write_text(FILE)
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert parsed.error is None, parsed.error
     await here.run_once(parsed.dags[0], run_id=run_id)
     return await here.tidemill.runs.find("kept", run_id)

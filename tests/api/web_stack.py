@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from support import Stack, eventually, stack
 from temporalio.client import Client
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.model.pool.state import PoolSettings
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.worker.app.dev import free_port
@@ -148,7 +148,7 @@ async def serve(
     async with stack(server, folder / "home") as here:
         file = folder / "dags.py"
         file.write_text(FILE.replace("{go}", str(folder / "go")).replace("{mended}", str(folder / "mended")))
-        [parsed] = read_dag_files(file)
+        [parsed] = each_dag_file(file)
         assert parsed.error is None, parsed.error
         for spec in parsed.dags:
             await here.tidemill.dags.register(spec)

@@ -46,7 +46,10 @@ def served_examples(folder: Path, airflow_python: Path) -> Iterator[tuple[str, s
         _await_dag(client, SOME_DAG)
         # Airflow's own installation is set up by commands, which leave events.
         subprocess.run(
-            [sys.executable, "-m", "tidemill", "dags", "pause", SOME_DAG], env=environment, check=True, timeout=60
+            [str(Path(sys.executable).with_name("tidemill")), "dags", "pause", SOME_DAG],
+            env=environment,
+            check=True,
+            timeout=60,
         )
         yield str(client.base_url).rstrip("/"), token
 
@@ -61,9 +64,9 @@ def _await_dag(client: httpx.Client, dag_id: str) -> None:
 def run_browser_suite(
     url: str, token: str, results: Path, specs: Sequence[str] = (), *, but: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Run the *specs*, by default all of them, but for those of *but*. Return how each test has ended: passed, failed, or skipped.
+    """Run the *specs*, by default all of them, but for those of *but*. Return how each test has ended.
 
-    Tests are named by their file and title: `pools.spec.ts › create a pool`.
+    That is passed, failed or skipped. Tests are named by their file and title: `pools.spec.ts › create a pool`.
     """
     place = source_of_airflow() / "src" / "airflow" / "ui"
     install_playwright(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -33,17 +32,6 @@ def source_of_airflow() -> Path:
         with tarfile.open(PLACE / f"{place.name}.tar.gz") as packed:
             packed.extractall(PLACE, filter="data")
     return place
-
-
-def checkout_of_airflow() -> Path:
-    """Return a clone of Airflow's repository, which has suites that no registry has. Skips where there is none."""
-    named = os.environ.get("AIRFLOW_SOURCE")
-    if named is None:
-        pytest.skip(
-            "AIRFLOW_SOURCE names no clone of Airflow's repository: "
-            f"git clone --depth 1 --branch {VERSION} https://github.com/apache/airflow"
-        )
-    return Path(named)
 
 
 def install_playwright(place: Path) -> None:

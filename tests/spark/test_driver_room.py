@@ -10,8 +10,8 @@ import pytest
 from spark_starts import start
 from temporalio.exceptions import CancelledError
 from temporalio.testing import ActivityEnvironment
+from tidemill.activities import host
 from tidemill.activities.attempts.supervision import AttemptSupervisor, Stopped
-from tidemill.activities.spark import driver_room
 from tidemill.activities.spark.driver_room import SUBMISSION_MEGABYTES, DriverRoom, drivers_of_host
 from tidemill.activities.tasks import task_activity
 from tidemill.activities.worker_context import WorkerContext
@@ -124,7 +124,7 @@ def test_submissions_to_one_cluster_hold_up_no_other_clusters(tmp_path: Path) ->
 
 
 def test_a_container_with_half_a_core_has_one_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_room, "CGROUP", tmp_path)
+    monkeypatch.setattr(host, "CGROUP", tmp_path)
     alone = drivers_of_host()
     assert alone >= 2
     (tmp_path / "cpu.max").write_text("max 100000\n")

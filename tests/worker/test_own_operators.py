@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support import Stack, at, eventually, told, without_times
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.local.validation import check_path
@@ -61,7 +61,7 @@ async def ran(here: Stack, folder: Path, text: str, **trigger: Any) -> RunDetail
     """Registers the one DAG of the file and runs it once."""
     file = folder / "dags.py"
     file.write_text(HEAD + text)
-    [parsed] = [found for found in read_dag_files(folder) if found.path == file]
+    [parsed] = [found for found in each_dag_file(folder) if found.path == file]
     assert parsed.error is None, parsed.error
     return await here.run_once(parsed.dags[0], logical_date=at("2024-05-06"), **trigger)
 
@@ -220,7 +220,7 @@ with DAG("asks", schedule="@daily", start_date=datetime(2024, 1, 1), tags=["t"],
 """
     file = tmp_path / "dags.py"
     file.write_text(HEAD + text)
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert parsed.error is None, parsed.error
     spec = parsed.dags[0].model_copy(update={"is_paused_upon_creation": False})
     first = await here.run_once(spec, logical_date=at("2024-05-06"), run_id="first")
@@ -272,7 +272,7 @@ async def registered(here: Stack, folder: Path) -> None:
     file.write_text(
         HEAD + "with DAG('triggered'): BashOperator(task_id='x', bash_command='echo {{ ti.try_number }}')\n"
     )
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     await here.tidemill.dags.register(parsed.dags[0])
     file.unlink()
 
@@ -320,7 +320,7 @@ async def test_variables_connections_and_one_task_by_the_command_line(
     file.write_text(
         HEAD + "with DAG('tried'): BashOperator(task_id='a', bash_command='echo {{ ds }} {{ var.value.plain }}')"
     )
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     await here.tidemill.dags.register(parsed.dags[0])
     said = await told(here, "tasks", "test", "tried", "a", "2024-01-02")
     assert "INFO    2024-01-02 a value\n" in said  # what the command prints is logged

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 from support import Stack, at, stack
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 
 PORTED = Path(__file__).parents[2] / "examples" / "ported"
 
 
 async def ran(here: Stack, file: str) -> dict[str, str]:
-    [parsed] = read_dag_files(PORTED / file)
+    [parsed] = each_dag_file(PORTED / file)
     assert parsed.error is None, parsed.error
     details = await here.run_once(parsed.dags[0], logical_date=at("2026-01-03"))
     assert {task.key: task.error for task in details.tasks if task.error} == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support import Stack, end_workflows, eventually, told, worker_environment, worker_process
 from temporalio.client import Client
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.model.run.identity import RunIdentity, TriggerRequest
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.client import Tidemill
@@ -22,7 +22,7 @@ async def registered(here: Stack, folder: Path, text: str) -> None:
     """Registers the DAGs of a file."""
     file = folder / "dags.py"
     file.write_text(HEAD + text)
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert parsed.error is None, parsed.error
     for spec in parsed.dags:
         await here.tidemill.dags.register(spec)
@@ -200,7 +200,7 @@ async def test_what_is_wrong_with_assets_is_said(here: Stack, tmp_path: Path) ->
     ):
         file = tmp_path / "dags.py"
         file.write_text(HEAD + text)
-        [parsed] = read_dag_files(file)
+        [parsed] = each_dag_file(file)
         assert said in str(parsed.error)
     await registered(here, tmp_path, """
 with DAG("e_writer"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import Stack
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.model.run.views import RunDetails
 from tidemill.worker.cli.dag_commands import dag_in
 from tidemill.worker.local.run import run_locally
@@ -316,7 +316,7 @@ async def test_every_task_comes_to_the_same(here: Stack, tmp_path: Path, case: s
     for file in files:
         file.parent.mkdir()
         file.write_text(HEAD.format(marks=str(file.parent)) + CASES[case])
-    [parsed] = read_dag_files(files[0])
+    [parsed] = each_dag_file(files[0])
     assert parsed.error is None, parsed.error
     by_temporal = await here.run_once(parsed.dags[0])
     locally = await asyncio.to_thread(run_locally, dag_in(files[1], case))

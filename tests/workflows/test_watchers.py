@@ -12,7 +12,7 @@ from support import Stack, end_workflows, eventually, told, worker_environment, 
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
-from tidemill.activities.dag_files import read_dag_files
+from tidemill.activities.dag_files import each_dag_file
 from tidemill.activities.work.watched_files import MAX_FILES, look_at_files
 from tidemill.model.asset.events import AssetEvent
 from tidemill.model.asset.state import AssetState, ReportedEvent, Tie
@@ -41,7 +41,7 @@ async def registered(tidemill: Tidemill, folder: Path, text: str) -> None:
     """Registers the DAGs of a file."""
     file = folder / "dags.py"
     file.write_text(HEAD + text)
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert parsed.error is None, parsed.error
     for spec in parsed.dags:
         await tidemill.dags.register(spec)
@@ -128,7 +128,7 @@ def test_files_in_an_object_store_are_looked_at(tmp_path: Path, monkeypatch: pyt
 def test_a_watcher_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "dags.py"
     file.write_text(f"{HEAD}with DAG('d', schedule={text}): EmptyOperator(task_id='x')\n")
-    [parsed] = read_dag_files(file)
+    [parsed] = each_dag_file(file)
     assert said in str(parsed.error)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ...activities.dag_files import read_dag_files
+from ...activities.dag_files import each_dag_file
 from ...model.bundle.data import BundleView, FileView
 from ...model.dag.previews import Preview
 from ...model.dag.views import Change, Registration
@@ -51,10 +51,12 @@ def how_registered(done: Registration, *, paused: bool) -> str:
 def read_path(path: Path) -> tuple[list[DagSpec], list[str]]:
     """The DAGs at *path*, and what is wrong with files that could not be read."""
     settings = read_settings()
-    parsed = read_dag_files(
-        path,
-        paused_at_creation=settings.dags_are_paused_at_creation,
-        airflow_python=settings.airflow_python,
+    parsed = list(
+        each_dag_file(
+            path,
+            paused_at_creation=settings.dags_are_paused_at_creation,
+            airflow_python=settings.airflow_python,
+        )
     )
     specs = [spec for file in parsed for spec in file.dags]
     return specs, [f"{file.path}: {file.error}" for file in parsed if file.error is not None]

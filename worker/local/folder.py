@@ -10,7 +10,7 @@ from typing import TypeVar
 from temporalio.service import RPCError
 from watchfiles import awatch
 
-from ...activities.dag_files import read_dag_files
+from ...activities.dag_files import each_dag_file
 from ...model.bundle.data import BundleSettings, FileView
 from ...model.dag.views import Registration
 from ...model.errors import InvalidInputError
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 async def register_folder(tidemill: Tidemill, path: Path) -> list[Registration]:
     """Registers every DAG at *path*, a file or a folder, once. Raises InvalidInputError for what cannot be read."""
     done = []
-    for parsed in await asyncio.to_thread(read_dag_files, path):
+    for parsed in await asyncio.to_thread(lambda: list(each_dag_file(path))):
         if parsed.error is not None:
             raise InvalidInputError(f"{parsed.path}: {parsed.error}")
         done += [await tidemill.dags.register(spec) for spec in parsed.dags]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...activities.dag_files import ALL, passed_over, read_dag_files
+from ...activities.dag_files import ALL, each_dag_file, passed_over
 from ...model.base import Model
 from .porting import Port, ports_of
 
@@ -57,7 +57,7 @@ def check_path(path: Path, airflow_python: str | None = None, environment: tuple
     *airflow_python* reads those that import Airflow; None: this Python, if it has Airflow. *environment*: patterns of
     variables that a worker would pass on, beside the usual ones.
     """
-    files = read_dag_files(path, airflow_python=airflow_python, environment=environment)
+    files = list(each_dag_file(path, airflow_python=airflow_python, environment=environment))
     dags = [FoundDag(dag_id=s.dag_id, version=s.version, path=str(file.path)) for file in files for s in file.dags]
     errors = [FileError(path=str(file.path), error=file.error) for file in files if file.error is not None]
     unread = [file.path for file in files if file.error is not None]

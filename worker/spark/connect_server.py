@@ -1,11 +1,11 @@
 """A warm Spark Connect server for one machine: small Spark tasks share it, and none waits for a JVM to start."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from ...activities import host
 from ...activities.processes.supervised import start_supervised, stop
 from ...activities.spark.archive import fast_start
 from ...activities.spark.command import environment
@@ -30,7 +30,7 @@ async def connect_server(
     port = port or free_port()
     folder = home / "spark_connect"
     folder.mkdir(parents=True, exist_ok=True)
-    argv = command("connect", arguments(home, java, port, ui_port or free_port(), cores or os.cpu_count() or 2))
+    argv = command("connect", arguments(home, java, port, ui_port or free_port(), cores or max(1, round(host.cores()))))
     process = start_supervised(folder, argv, folder / "server.log", environment({"SPARK_LOCAL_IP": "127.0.0.1"}, java))
     try:
         yield f"sc://127.0.0.1:{port}"
