@@ -58,6 +58,7 @@ from ...model.spec.tasks import (
 from ...model.states import RunState, TaskState
 from ..settings.time_limits import limited
 from .airflow import AirflowFile, end_of_trigger
+from .stand_ins import NOBODY, StandIns, check_stand_ins, outcome_instead, stands_in
 
 NOTHING_FOLLOWS = "nothing follows in the run, and it has not ended: this is a defect of tidemill"
 BETWEEN_POKES = 1.0
@@ -82,13 +83,14 @@ def run_locally(
     logical_date: datetime | None = None,
     conf: dict[str, Any] | None = None,
     on_change: OnChange = lambda _: None,
+    outcomes: StandIns = NOBODY,
 ) -> RunDetails:
     """Runs *dag* to its end and returns the run with its tasks. *on_change* hears of every try that begins (its task is
-    QUEUED) and of every task that ends. What tasks print and log is printed.
+    QUEUED) and of every task that ends. What tasks print and log is printed. *outcomes* stand in for the work of tasks.
 
     Raises InvalidInputError for a DAG that cannot be registered, or a kind of task that needs a server.
     """
-    with _begun(dag, logical_date, conf, on_change) as local:
+    with _begun(dag, logical_date, conf, on_change, outcomes) as local:
         return local.run()
 
 
@@ -117,7 +119,11 @@ def _spec_of(dag: LocalDag) -> DagSpec:
 
 @contextmanager
 def _begun(
-    dag: LocalDag, logical_date: datetime | None, conf: dict[str, Any] | None, on_change: OnChange
+    dag: LocalDag,
+    logical_date: datetime | None,
+    conf: dict[str, Any] | None,
+    on_change: OnChange,
+    outcomes: StandIns = NOBODY,
 ) -> Iterator["_LocalRun"]:
     spec = _spec_of(dag)
     now = datetime.now(UTC)
@@ -125,9 +131,10 @@ def _begun(
     check_conf(spec, request)
     if (problem := conf_problem(spec.params, request.conf, costly=True)) is not None:
         raise InvalidInputError(f"DAG {spec.dag_id!r}: {problem}")
+    check_stand_ins(spec, outcomes)
     with own_worker_context() as worker_context:
         state = DagRunState(run=manual_run(spec.dag_id, spec.schedule, request, now), spec=spec, started_at=now)
-        yield _LocalRun(state, dag, worker_context, on_change)
+        yield _LocalRun(state, dag, worker_context, on_change, outcomes)
 
 
 @dataclass(frozen=True)
@@ -168,7 +175,14 @@ class LocalFacts:
 class _LocalRun:
     """One run, task after task: the driver of its engine; see model.run.engine.RunDriver."""
 
-    def __init__(self, state: DagRunState, dag: LocalDag, worker_context: WorkerContext, on_change: OnChange) -> None:
+    def __init__(
+        self,
+        state: DagRunState,
+        dag: LocalDag,
+        worker_context: WorkerContext,
+        on_change: OnChange,
+        outcomes: StandIns,
+    ) -> None:
         self.engine = RunEngine(state, self)
         self.state = state
         self._facts = LocalFacts(
@@ -182,6 +196,7 @@ class _LocalRun:
         self._worker_context = worker_context
         self.results = worker_context.results
         self._on_change = on_change
+        self._outcomes = outcomes
         self._changed = False
         self._attempts: dict[str, TaskInstance] = {}
         """Those that were started, in their order: one is made at a time."""
@@ -389,6 +404,8 @@ class _LocalRun:
     # Attempts
 
     def _performed(self, attempt: TaskAttempt) -> Outcome:
+        if (name := stands_in(self._outcomes, attempt)) is not None:
+            return outcome_instead(self._outcomes[name], attempt)
         environment = ActivityEnvironment()
         match attempt.task:
             case AirflowTask() if isinstance(self._dag, OfAirflow):
