@@ -13,8 +13,8 @@ from .read.cached_client import CachedClient
 
 REFUSING = (403, 501)
 """The statuses of operations that answer nothing else."""
-MAX_LIMIT = 1000
-"""The longest page (Airflow: maximum_page_limit)."""
+MAX_LIMIT = 100
+"""The longest page (Airflow: maximum_page_limit, by default): who asks for more gets so many, as there."""
 
 
 async def _source(request: Request) -> CachedClient:
@@ -60,7 +60,7 @@ async def _values(request: Request) -> KeyValues:
 
 Values = Annotated[KeyValues, Depends(_values)]
 """What tasks keep by themselves."""
-Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
+Limit = Annotated[int, Query(ge=0), AfterValidator(lambda limit: min(limit, MAX_LIMIT))]
 
 
 def _in_utc(at: datetime) -> datetime:
@@ -112,7 +112,7 @@ class Batch(DateFilters):
     """A list that is asked for by POST (Airflow: the batch bodies)."""
 
     page_offset: int = Field(default=0, ge=0)
-    page_limit: int = Field(default=100, ge=0, le=MAX_LIMIT)
+    page_limit: Annotated[int, AfterValidator(lambda limit: min(limit, MAX_LIMIT))] = Field(default=100, ge=0)
     order_by: str | None = None
     dag_ids: list[str] | None = None
 

@@ -206,7 +206,7 @@ async def test_refusals_do_not_fill_the_disk(app: FastAPI, tmp_path: Path, monke
 def test_it_is_listed_by_the_api_and_by_the_command_line(web: Web) -> None:
     made = httpx.post(f"{web.url}/api/v2/pools", json={"name": "audited", "slots": 2}, timeout=60)
     assert made.status_code == 201
-    logs = web.get("/api/v2/eventLogs", params={"owner": "Anonymous", "limit": 1000}).json()["event_logs"]
+    logs = web.get("/api/v2/eventLogs", params={"owner": "Anonymous", "event": "post_pool"}).json()["event_logs"]
     mine = [one for one in logs if json.loads(one["extra"])["about"].get("name") == "audited"]
     assert [(one["dag_id"], json.loads(one["extra"])["status"]) for one in mine] == [(None, 201)]
     for name in ("dag_id_pattern", "dag_id_prefix_pattern"):

@@ -81,6 +81,18 @@ async def test_dags_by_their_assets_their_code_and_their_newest_run(here: Stack,
     assert await counted(web, "/dags", dag_run_start_date_gt=LATER) == 0
 
 
+async def test_a_page_has_a_hundred_at_most(web: httpx.AsyncClient) -> None:
+    pools = [{"name": f"of_many_{n}", "slots": 1} for n in range(101)]
+    made = await web.patch("/pools", json={"actions": [{"action": "create", "entities": pools}]})
+    assert made.json()["create"]["errors"] == []
+    found = (await web.get("/pools", params={"limit": 1000, "pool_name_prefix_pattern": "of_many_"})).json()
+    assert (len(found["pools"]), found["total_entries"]) == (100, 101)
+    removed = await web.patch(
+        "/pools", json={"actions": [{"action": "delete", "entities": [one["name"] for one in pools]}]}
+    )
+    assert removed.json()["delete"]["errors"] == []
+
+
 async def test_versions_and_warnings(here: Stack, web: httpx.AsyncClient) -> None:
     await here.tidemill.dags.register(dag("versioned", [empty("t")]))
     path = "/dags/versioned/dagVersions"
