@@ -9,6 +9,7 @@ import sys
 import tempfile
 import zipfile
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..model.errors import InvalidInputError
@@ -64,8 +65,21 @@ def _installed(home: Path, wheel: Path | None) -> Path:
     return target
 
 
+def _pip() -> list[str]:
+    """The command of a pip: this Python's, or, where an environment was made by uv and has none, one that uv brings."""
+    if find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip"]
+    uv = shutil.which("uv")
+    if uv is None:
+        raise InvalidInputError(
+            f"the user interface cannot be fetched: {sys.executable} has no pip, and uv is not on the path. Install "
+            f"one of them, or give {WHEEL} with --wheel"
+        )
+    return [uv, "tool", "run", "--quiet", "--python", sys.executable, "pip"]
+
+
 def _fetched(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
+    command = [*_pip(), "download", "--quiet", "--no-deps", "--disable-pip-version-check"]
     command += ["--only-binary", ":all:", "--dest", str(folder), f"apache-airflow-core=={VERSION}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)

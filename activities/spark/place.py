@@ -120,7 +120,8 @@ def _connection(options: SparkOptions, worker_context: WorkerContext) -> SparkOp
             return of_connection(found).over(defaults)
         raise invalid(
             f"no Spark connection {options.conn_id!r} is known to this worker, only {', '.join(known) or 'none'}. "
-            "Set TIDEMILL_SPARK_CONNECTIONS or an Airflow connection, or name the master in the task"
+            "Set TIDEMILL_SPARK_CONNECTIONS or an Airflow connection, or name the master in the task. "
+            "`tidemill dev` has 'connect' where Spark is: pip install 'tidemill[spark]'"
         )
     if options.conn_id is None and (options.master is not None or DEFAULT_CONNECTION not in known):
         master = SparkOptions(master=worker_context.spark_master) if worker_context.spark_master else SparkOptions()

@@ -133,8 +133,11 @@ async def get_public_backfills(
     offset: Offset = 0,
     order_by: Annotated[list[str], Query()] = ["id"],  # noqa: B006
 ) -> BackfillCollection:
-    """Backfills of a DAG, newest first."""
-    return await _listed(client, dag_id, None, limit, offset, order_by)
+    """Backfills of a DAG, newest first; none of a DAG that is not there, as in Airflow."""
+    try:
+        return await _listed(client, dag_id, None, limit, offset, order_by)
+    except NotFoundError:
+        return BackfillCollection(backfills=[], total_entries=0)
 
 
 def _request(body: BackfillBody, *, dry_run: bool) -> BackfillRequest:

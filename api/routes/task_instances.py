@@ -127,11 +127,12 @@ FIELDS: dict[str, Any] = {
 ORDERS: dict[str, Any] = {
     name: lambda one, name=name: getattr(one, name)
     for name in (
-        "id", "task_id", "task_display_name", "dag_id", "map_index", "state", "start_date", "end_date", "duration",
+        "task_id", "task_display_name", "dag_id", "map_index", "state", "start_date", "end_date", "duration",
         "try_number", "logical_date", "run_after", "operator", "operator_name", "pool", "queue", "queued_when",
         "scheduled_when",
     )
 } | {
+    "id": lambda _: 0,  # by age, as they are given
     "run_id": lambda one: one.dag_run_id,
     "dag_run_id": lambda one: one.dag_run_id,
     "data_interval_start": lambda one: one.logical_date,

@@ -214,8 +214,11 @@ ENDS = {TaskState.SUCCESS: "it has run, and succeeded", TaskState.RUNNING: "a wo
 def why(plan: RunPlan, instance: TaskInstance) -> str:
     """Why the task has its state: what it waits for while it waits, else what brought it there."""
     reason = instance.reason or None
-    if instance.state in (TaskState.NONE, TaskState.SCHEDULED) or reason is None:
+    if instance.state in (TaskState.NONE, TaskState.SCHEDULED):
         return plan.why(instance.key)
+    if reason is None:
+        found = plan.why(instance.key)
+        return ENDS.get(instance.state, found) if found == f"is {instance.state}" else found
     match instance.state:
         case TaskState.QUEUED:
             since = f", since {iso(instance.queued_at)}" if instance.queued_at is not None else ""

@@ -296,7 +296,6 @@ def test_an_approval_is_answered_and_its_asset_wakes_another_dag(web: Web) -> No
         ("GET", "/api/v2/dags/..%2F..%2Fetc", None, 404, "there is no operation"),
         ("GET", "/api/v2/dags/web_daily/dagRuns/none", None, 404, "has no run 'none'"),
         ("GET", "/api/v2/dags?limit=-1", None, 422, ""),
-        ("GET", "/api/v2/dags?limit=100000", None, 422, ""),
         ("GET", "/api/v2/dags?order_by=x", None, 400, "order_by = 'x' is not known"),
         ("GET", "/api/v2/dags?nonsense=1", None, 422, "nonsense"),
         ("GET", "/api/v2/pools?nonsense=1", None, 422, "nonsense is no parameter that this operation has here"),

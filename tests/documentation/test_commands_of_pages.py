@@ -218,7 +218,7 @@ async def test_the_first_pipeline(world: World) -> None:
     page = "docs/tutorial/first_spark.md"
     (world.folder / "dags" / "apps").mkdir(parents=True)
     (world.folder / "dags" / "apps" / "load.py").write_text(block(page, "import argparse"))
-    text = block(page, "spark_submit(").replace("/data/lake", str(world.folder))
+    text = block(page, "spark_submit(").replace("/tmp/lake", str(world.folder))
     text = text.replace("catchup=True", "catchup=False")  # one run of it is enough
     await world.has("sales.py", text)
     await world.command("tidemill dags trigger sales")

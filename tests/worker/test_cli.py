@@ -16,8 +16,10 @@ from support import Stack, bash, dag, empty, eventually, run_command, told, with
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.states import RunState
 from tidemill.worker.app.doctor import check_server, temporal_check
-from tidemill.worker.cli import Commands, processes
+from tidemill.worker.cli import Commands
 from tidemill.worker.cli.dags import DagCommands
+from tidemill.worker.cli.output import Markup, Printer
+from tidemill.worker.spark import presence
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -322,10 +324,17 @@ def test_the_doctor_names_the_remedy(tmp_path: Path) -> None:
 
 def test_what_dev_lacks_for_spark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    monkeypatch.setattr(processes, "find_spec", lambda _: None)
-    assert "pip install 'tidemill[spark]'" in (processes.lacks_for_spark() or "")
-    monkeypatch.setattr(processes, "find_spec", lambda _: object())
-    monkeypatch.setattr(processes, "find_java", lambda: None)
-    assert "JAVA_HOME" in (processes.lacks_for_spark() or "")
-    monkeypatch.setattr(processes, "find_java", lambda: object())
-    assert processes.lacks_for_spark() is None
+    monkeypatch.setattr(presence, "find_spec", lambda _: None)
+    assert "pip install 'tidemill[spark]'" in (presence.lacks_for_spark() or "")
+    monkeypatch.setattr(presence, "find_spec", lambda _: object())
+    monkeypatch.setattr(presence, "find_java", lambda: None)
+    assert "JAVA_HOME" in (presence.lacks_for_spark() or "")
+    monkeypatch.setattr(presence, "find_java", lambda: object())
+    assert presence.lacks_for_spark() is None
+
+
+def test_texts_are_shown_as_they_are_whatever_brackets_they_have(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Printer(highlight=False, width=200)
+    console.print("pip install 'tidemill[spark]': a[0] is [bold]no[/] markup")
+    console.print(Markup("[bold]this[/] is"))
+    assert capsys.readouterr().out == "pip install 'tidemill[spark]': a[0] is [bold]no[/] markup\nthis is\n"

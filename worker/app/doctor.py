@@ -40,6 +40,8 @@ class Check(Model):
     ok: bool
     found: str
     remedy: str | None = None
+    is_optional: bool = False
+    """Whether an installation without it is in order: what needs it says so."""
 
 
 def check_python() -> Check:
@@ -52,7 +54,7 @@ def check_java() -> Check:
     remedy = "Install a Java 17 runtime or a later one (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
     java = find_java()
     if java is None:
-        return Check(name="Java", ok=False, found="not found", remedy=remedy)
+        return Check(name="Java", ok=False, found="not found", remedy=f"For Spark: {remedy}", is_optional=True)
     output = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     number = int(version[2] or 0) if version and version[1] == "1" else int(version[1]) if version else 0
@@ -64,7 +66,7 @@ def check_spark() -> Check:
     try:
         home = spark_home()
     except ApplicationError as error:
-        return Check(name="Spark", ok=False, found="not found", remedy=error.message)
+        return Check(name="Spark", ok=False, found="not found", remedy=error.message, is_optional=True)
     ok = (home / "bin" / "spark-submit").is_file()
     remedy = None if ok else "Unset SPARK_HOME to use pip's pyspark, or point it at a Spark installation"
     return Check(name="Spark", ok=ok, found=f"{_version_of_spark()} at {home}", remedy=remedy)

@@ -48,7 +48,7 @@ class Commands(LazyGroup):
         "ui": ("web:ui", "The user interface is Apache Airflow's, unchanged: its files come from the package index."),
         "init": (
             "init:init",
-            "Begin a project: two DAGs, a test of them, and files for git and CI. Nothing that is there is changed.",
+            "Begin a project: a DAG, where Spark is installed another for it, a test, and files for git and CI.",
         ),
         "dev": (
             "processes:dev",

@@ -33,6 +33,7 @@ from ..settings.reading import read_settings
 from .completion import DagId, dag_ids
 from .output import (
     Json,
+    Markup,
     console,
     errors,
     fail,
@@ -87,7 +88,7 @@ def explain(dag_id: DagId, as_json: Json = False) -> None:
         print_json(explanation)
         return
     for line in (f"next run: {explanation.next_run}", *explanation.queued, *explanation.backfills):
-        console.print(escape(line), soft_wrap=True)
+        console.print(line, soft_wrap=True)
     decisions = [(instant_text(d.at), d.kind, d.about, d.reason) for d in reversed(explanation.decisions)]
     console.print(make_table(["AT", "DECISION", "ABOUT", "WHY"], decisions))
 
@@ -155,17 +156,17 @@ def try_dag(
         details = run_locally(dag, logical_date=date, conf=read_conf(conf), on_change=_tell)
     except InvalidInputError as error:
         fail(str(error))
-    console.print(f"{details.run.run_id}: {state_text(details.state)}")
+    console.print(Markup(f"{details.run.run_id}: {state_text(details.state)}"))
     if details.state == "failed":
         raise typer.Exit(1)
 
 
 def _tell(instance: TaskInstance) -> None:
     if instance.state is TaskState.QUEUED:
-        console.print(f"running {escape(instance.key)}, try {instance.try_number}")
+        console.print(f"running {instance.key}, try {instance.try_number}")
         return
     failure = f"  {escape(instance.failure.error_type)}: {escape(instance.failure.message)}" if instance.failure else ""
-    console.print(f"{escape(instance.key)}: {state_text(instance.state)}{failure}")
+    console.print(Markup(f"{escape(instance.key)}: {state_text(instance.state)}{failure}"))
 
 
 def trigger(

@@ -25,7 +25,7 @@ def register(
     """Register the DAGs of a file or folder, or put their new versions in place."""
     specs, problems = read_path(path)
     for problem in problems:
-        errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+        errors.print(Markup(f"[bold red]error:[/] {escape(problem)}"), soft_wrap=True)
     if not specs and not problems:
         fail(f"{path} defines no DAG. Write `with DAG(...)` at its top level, or call a function made with @dag")
 
@@ -76,11 +76,11 @@ def validate(
         print_json(found)
     else:
         for problem in found.errors:
-            errors.print(f"[bold red]error:[/] {escape(f'{problem.path}: {problem.error}')}", soft_wrap=True)
+            errors.print(Markup(f"[bold red]error:[/] {escape(f'{problem.path}: {problem.error}')}"), soft_wrap=True)
         for port in found.ports:
-            errors.print(f"[yellow]airflow:[/] {escape(f'{port.path}: {port.port.advice}')}", soft_wrap=True)
+            errors.print(Markup(f"[yellow]airflow:[/] {escape(f'{port.path}: {port.port.advice}')}"), soft_wrap=True)
         for notice in found.notices:
-            errors.print(f"[yellow]notice:[/] {escape(f'{notice.path}: {notice.notice}')}", soft_wrap=True)
+            errors.print(Markup(f"[yellow]notice:[/] {escape(f'{notice.path}: {notice.notice}')}"), soft_wrap=True)
         console.print(make_table(["DAG", "VERSION", "FILE"], [(d.dag_id, d.version, d.path) for d in found.dags]))
     if found.errors:
         raise typer.Exit(1)
@@ -103,7 +103,7 @@ def diff(
         print_json(previews)
         return
     for dag_id, found in previews.items():
-        console.print(f"[bold]{dag_id}[/]: {escape(found.transition)}", soft_wrap=True)
+        console.print(Markup(f"[bold]{dag_id}[/]: {escape(found.transition)}"), soft_wrap=True)
         rows = [
             (*(_interval_text(infos[n]) if n < len(infos) else "" for infos in (found.current, found.proposed)),)
             for n in range(max(len(found.current), len(found.proposed)))

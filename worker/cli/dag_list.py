@@ -60,9 +60,9 @@ def list_dags(
         console.print(make_table(columns, [_cells(row) for row in rows]))
     for row in rows:
         if row.problem is not None:
-            errors.print(f"[bold red]DAG {escape(repr(row.dag_id))}:[/] {row.problem}", soft_wrap=True)
+            errors.print(Markup(f"[bold red]DAG {escape(repr(row.dag_id))}:[/] {escape(row.problem)}"), soft_wrap=True)
     for message in silent.values():
-        errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+        errors.print(Markup(f"[bold red]error:[/] {escape(message)}"), soft_wrap=True)
     if silent:
         raise typer.Exit(1)
 

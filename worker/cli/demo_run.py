@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from ...examples import flights
@@ -18,7 +19,7 @@ from ...model.states import RunState
 from ..app.dev import DevServer
 from ..client import Tidemill
 from ..service.connection import NotFoundError, NoWorkerError
-from .output import instant_text, make_table, state_text
+from .output import Markup, instant_text, make_table, state_text
 from .runs import progress_text
 
 DAG_ID = "flights"
@@ -87,7 +88,7 @@ class Demo:
     def _summary(self, runs: list[RunView]) -> bool:
         failed = [run for run in runs if run.state is RunState.FAILED]
         for run in failed:
-            self._console.print(f"[bold red]{run.run_id} failed[/]: {run.reason}")
+            self._console.print(Markup(f"[bold red]{run.run_id} failed[/]: {escape(str(run.reason))}"))
         reports = [json.loads(path.read_text()) for path in sorted((self.lake / "reports").glob("*.json"))]
         rows = [
             (report["day"], report["flights"], report["cancelled"], f"{report['mean_delay']:.1f} min", worst(report))

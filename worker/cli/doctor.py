@@ -38,15 +38,23 @@ def doctor(
         rows = [
             (
                 c.name,
-                Markup("[green]ok[/]" if c.ok else f"[bold red]{'open' if security else 'missing'}[/]"),
+                _verdict(c, security=security),
                 c.found,
                 c.remedy,
             )
             for c in checks
         ]
         console.print(make_table(["", "", "FOUND", "REMEDY"], rows))
-    if not all(check.ok for check in checks):
+    if not all(check.ok or check.is_optional for check in checks):
         raise typer.Exit(1)
+
+
+def _verdict(check: Check, *, security: bool) -> Markup:
+    if check.ok:
+        return Markup("[green]ok[/]")
+    if check.is_optional:
+        return Markup("[yellow]none[/]")
+    return Markup(f"[bold red]{'open' if security else 'missing'}[/]")
 
 
 def _repair(*, yes: bool, as_json: bool) -> None:

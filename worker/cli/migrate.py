@@ -30,19 +30,19 @@ def check(
     for file in check_files(folder, settings.airflow_python, settings.task_environment):
         found.append(file)
         if not as_json and file.verdict is not Verdict.NOT_READ:
-            errors.print(f"{len(found)}: {escape(file.path)}: {file.verdict}", soft_wrap=True)
+            errors.print(f"{len(found)}: {file.path}: {file.verdict}", soft_wrap=True)
     if as_json:
         print_json(found)
     else:
         console.print(make_table(["FILE", "", "DAGS", "FOR"], [_row(file) for file in found]))
         for file in found:
             for notice in file.notices:
-                errors.print(f"[yellow]{escape(file.path)}:[/] {escape(notice)}", soft_wrap=True)
+                errors.print(Markup(f"[yellow]{escape(file.path)}:[/] {escape(notice)}"), soft_wrap=True)
         needed = causes(found)
         for need, count in needed:
-            console.print(f"{count} {'file' if count == 1 else 'files'}: {escape(need)}", soft_wrap=True)
+            console.print(f"{count} {'file' if count == 1 else 'files'}: {need}", soft_wrap=True)
         if any("Airflow 3" in need for need, _ in needed):
-            console.print(f"Most of what Airflow 3 has moved: ruff check --select AIR3 --fix {escape(str(folder))}")
+            console.print(f"Most of what Airflow 3 has moved: ruff check --select AIR3 --fix {folder}")
         counts = {verdict: sum(file.verdict is verdict for file in found) for verdict in Verdict}
         console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if any(file.verdict in (Verdict.NEEDS, Verdict.CANNOT) for file in found):
@@ -92,7 +92,7 @@ def bring(
     _tell_of_secrets(facts, secrets_file, new)
     for dag in dags:
         if dag.problem is not None:
-            errors.print(f"[yellow]{dag.dag_id}:[/] {escape(dag.problem)}", soft_wrap=True)
+            errors.print(Markup(f"[yellow]{escape(dag.dag_id)}:[/] {escape(dag.problem)}"), soft_wrap=True)
     if any(dag.problem is not None for dag in dags):
         raise typer.Exit(1)
     return None
@@ -112,5 +112,6 @@ def _tell_of_secrets(facts: AirflowFacts, path: Path | None, new: int) -> None:
         console.print(f"{there} variables and connections stay where they are: --secrets-file PATH brings them over")
     if facts.hidden:
         errors.print(
-            f"[yellow]hidden by Airflow's API, to be set by hand:[/] {escape(', '.join(facts.hidden))}", soft_wrap=True
+            Markup(f"[yellow]hidden by Airflow's API, to be set by hand:[/] {escape(', '.join(facts.hidden))}"),
+            soft_wrap=True,
         )

@@ -25,8 +25,25 @@ INSTANT: TypeAdapter[datetime] = TypeAdapter(Instant)
 
 NOT_WRAPPED = 10_000
 """Columns of what is piped: a line of a table is a line of the output."""
-console = Console(highlight=False, width=None if sys.stdout.isatty() else NOT_WRAPPED)
-errors = Console(stderr=True, highlight=False)
+
+
+class Markup(str):
+    """Text with rich's markup in it, meant as such. Every other text is shown as it is."""
+
+    __slots__ = ()
+
+
+class Printer(Console):
+    """A console that shows texts as they are, whatever brackets they have; what is meant as markup is `Markup`."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print *objects*, as rich's Console does."""
+        plain = (escape(one) if isinstance(one, str) and not isinstance(one, Markup) else one for one in objects)
+        super().print(*plain, **options)
+
+
+console = Printer(highlight=False, width=None if sys.stdout.isatty() else NOT_WRAPPED)
+errors = Printer(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -60,7 +77,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def fail(message: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    errors.print(Markup(f"[bold red]error:[/] {escape(message)}"), soft_wrap=True)
     raise typer.Exit(1)
 
 
@@ -91,12 +108,6 @@ def make_table(columns: Iterable[str], rows: Iterable[Sequence[Any]], title: str
             *("" if cell is None else cell if isinstance(cell, Markup) else escape(str(cell)) for cell in row)
         )
     return table
-
-
-class Markup(str):
-    """Text with rich's markup in it, meant as such. Every other text is shown as it is."""
-
-    __slots__ = ()
 
 
 def state_text(state: str) -> Markup:

@@ -17,7 +17,7 @@ from ...model.spec.timetables.describe import in_words
 from ..client import Tidemill
 from ..settings.reading import read_settings
 from .dag_files import read_path
-from .output import Json, console, fail, instant_text, make_table, print_json, run
+from .output import Json, Markup, console, fail, instant_text, make_table, print_json, run
 
 
 def preview(
@@ -62,7 +62,7 @@ def _as_json(coming: LocalRun) -> dict[str, Any]:
 
 def print_coming(dag_id: str, runs: Sequence[LocalRun], words: str | None) -> None:
     if words is not None:
-        console.print(f"[bold]{escape(dag_id)}[/]: {escape(words)}", soft_wrap=True)
+        console.print(Markup(f"[bold]{escape(dag_id)}[/]: {escape(words)}"), soft_wrap=True)
     rows = [
         (
             *map(instant_text, (i.logical_date, i.data_interval.start, i.data_interval.end, i.run_after)),

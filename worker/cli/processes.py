@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +25,7 @@ from ..settings.dev_store import make_dev_store
 from ..settings.home import make_home
 from ..settings.reading import Settings
 from ..spark.connect_server import CONNECTION, connect_server
+from ..spark.presence import lacks_for_spark
 from .demo_run import Demo
 from .durations import read_duration
 from .home import Home, set_up_logging, with_home
@@ -117,7 +116,7 @@ def dev(
             dev_settings = settings
             missing = lacks_for_spark() if spark else None
             if missing is not None:
-                console.print(f"Spark        none: {missing}. Tasks with conn_id {CONNECTION!r} wait", soft_wrap=True)
+                console.print(f"Spark        none: {missing}. Tasks with conn_id {CONNECTION!r} fail", soft_wrap=True)
             elif spark and CONNECTION not in settings.spark_connections:
                 url = await running.enter_async_context(connect_server(settings.home.resolve()))
                 known = {**settings.spark_connections, CONNECTION: SparkOptions(master=url)}
@@ -147,13 +146,6 @@ def dev(
                     task.cancel()
 
     run(work())
-
-
-def lacks_for_spark() -> str | None:
-    """What this machine lacks to run Spark, and how it is had; None if it has all of it."""
-    if not os.environ.get("SPARK_HOME") and find_spec("pyspark") is None:
-        return "it is not installed: pip install 'tidemill[spark]'"
-    return None if find_java() is not None else "there is no Java: install one, or set JAVA_HOME"
 
 
 async def prepare_spark(home: Path) -> None:

@@ -13,7 +13,7 @@ from ...model.run.planner import listing
 from ..client import Tidemill
 from ..pictures.replay import replayed
 from .completion import DagId
-from .output import Json, console, instant_text, print_json, run
+from .output import Json, Markup, console, instant_text, print_json, run
 from .runs import resolve
 
 MAX_NAMED = 10
@@ -46,13 +46,15 @@ def replay_command(
 def print_step(step: Step, about: str | None = None) -> None:
     learned = ", ".join(step.learned) or "woken"
     place = f"execution {step.execution}, event {step.event_id}"
-    console.print(f"[bold]{instant_text(step.at)}[/]  {escape(learned)}  [dim]{place}[/]", soft_wrap=True)
+    console.print(Markup(f"[bold]{instant_text(step.at)}[/]  {escape(learned)}  [dim]{place}[/]"), soft_wrap=True)
     for change in step.decided:
         before = f"{change.before} to " if change.before is not None else ""
         reason = f": {change.reason}" if change.reason else ""
-        console.print(f"  [green]{escape(change.about)}[/] {escape(before + change.after + reason)}", soft_wrap=True)
+        console.print(
+            Markup(f"  [green]{escape(change.about)}[/] {escape(before + change.after + reason)}"), soft_wrap=True
+        )
     for order in step.ordered:
-        console.print(f"  [cyan]asks for[/] {escape(order)}", soft_wrap=True)
+        console.print(Markup(f"  [cyan]asks for[/] {escape(order)}"), soft_wrap=True)
     for why, waiting in step.waiting_by_reason().items():
         named = about if about in waiting else listing(waiting, MAX_NAMED)
-        console.print(f"  [yellow]{escape(named)}[/] waits: {escape(why)}", soft_wrap=True)
+        console.print(Markup(f"  [yellow]{escape(named)}[/] waits: {escape(why)}"), soft_wrap=True)

@@ -375,13 +375,15 @@ def set_conf(
 def cancel(dag_id: DagId, run_id: RunId) -> None:
     """End a run that is under way: what runs is stopped, the run has failed."""
 
-    async def work() -> None:
+    async def work() -> str:
         tidemill = await Tidemill.connect()
         view = await resolve(tidemill, dag_id, run_id)
+        if view.state.finished:
+            fail(f"run {view.run_id!r} of DAG {dag_id!r} has ended as {view.state}: there is nothing to cancel")
         await tidemill.runs.cancel(dag_id, view.run_id)
+        return view.run_id
 
-    run(work())
-    console.print(f"{run_id} is being cancelled")
+    console.print(f"{run(work())} is being cancelled")
 
 
 @app.command()
@@ -394,7 +396,7 @@ def delete(dag_id: DagId, run_id: RunId) -> None:
         await tidemill.runs.delete(dag_id, found)
         return found
 
-    console.print(f"deleted: {escape(run(work()))}")
+    console.print(f"deleted: {run(work())}")
 
 
 @app.command()

@@ -19,7 +19,7 @@ from ...model.simulation.summary import DagSummary, summaries
 from ..pictures.simulation import draw_simulations
 from ..pictures.simulation_input import SimulationInput, simulation_input
 from .dag_files import read_path
-from .output import Json, console, errors, fail, instant_text, make_table, print_json, read_instant, run
+from .output import Json, Markup, console, errors, fail, instant_text, make_table, print_json, read_instant, run
 from .what_if import HOW, Assumed, with_changes
 
 NAMED = "DAG.TASK=VALUE; without a name it is for all others."
@@ -55,9 +55,9 @@ def simulate_command(
         known = run(simulation_input(set(dag or ())))
         specs = known.specs
         for dag_id, reason in known.left_out.items():
-            errors.print(f"[yellow]note:[/] {dag_id} is left out: {escape(reason)}", soft_wrap=True)
+            errors.print(Markup(f"[yellow]note:[/] {dag_id} is left out: {escape(reason)}"), soft_wrap=True)
     for problem in problems:
-        errors.print(f"[bold red]error:[/] {escape(problem)}", soft_wrap=True)
+        errors.print(Markup(f"[bold red]error:[/] {escape(problem)}"), soft_wrap=True)
     chosen = [spec for spec in specs if not dag or spec.dag_id in dag]
     there = {spec.dag_id for spec in specs} | {*known.dag_ids}
     if unknown := sorted({*(dag or ())} - there):
@@ -132,7 +132,7 @@ def _show(found: dict[str, Simulation], taken: dict[str, Assumptions]) -> None:
         if limits:
             console.print(make_table(["LIMIT", "SLOTS", "MOST TASKS", "MOST WAITING"], limits))
         for note in simulation.notes:
-            errors.print(f"[yellow]note:[/] {escape(note)}", soft_wrap=True)
+            errors.print(Markup(f"[yellow]note:[/] {escape(note)}"), soft_wrap=True)
 
 
 def _row(one: DagSummary) -> tuple[object, ...]:

@@ -38,6 +38,7 @@ from .completion import DagId, RunId, Task, TaskId, Tasks, task_ids
 from .dag_commands import dag_in, read_conf, show_logs
 from .output import (
     Json,
+    Markup,
     console,
     fail,
     instant_text,
@@ -178,9 +179,9 @@ def explain(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -> 
     if as_json:
         print_json(view)
     else:
-        console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
+        console.print(f"{task} is {view.state}: {view.why}", soft_wrap=True)
         if view.error is not None and view.error not in view.why:
-            console.print(escape(view.error), soft_wrap=True)
+            console.print(view.error, soft_wrap=True)
 
 
 @app.command("show")
@@ -208,7 +209,7 @@ def show_task(dag_id: DagId, run_id: RunId, task: Task, as_json: Json = False) -
     view, tries = run(work())
     if as_json:
         return print_json({**view.model_dump(mode="json"), "spark": [plain_try(one) for one in tries]})
-    console.print(escape(f"{task} is {view.state}: {view.why}"), soft_wrap=True)
+    console.print(f"{task} is {view.state}: {view.why}", soft_wrap=True)
     rows = [
         (
             one.try_number,
@@ -316,7 +317,7 @@ def try_task(
         fail(str(error))
     if isinstance(outcome, Failure):
         fail(f"{task}: {outcome.error_type}: {outcome.message}")
-    console.print(f"{task}: {state_text(outcome.state)}")
+    console.print(Markup(f"{escape(task)}: {state_text(outcome.state)}"))
     if outcome.xcom:
         print_json(outcome.xcom)
 
