@@ -456,6 +456,8 @@ class DagState(DagAssets, DagBackfills):
         if owner is None or owner == bundle or self.file.is_stale:
             return
         mine = f"dag_id {spec.dag_id!r} is defined by {source.path if source is not None else '?'} of bundle {owner!r}"
+        if bundle is None and source is not None and source.path == path:
+            raise OtherBundleError(f"{mine}, which keeps it registered: there is nothing to do by hand", owner)
         if bundle is None:
             raise OtherBundleError(
                 f"{mine}, and would be replaced by {path}, which is in no bundle. Change the DAG in its bundle, or let "

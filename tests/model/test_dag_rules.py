@@ -219,6 +219,9 @@ def test_a_dag_of_a_bundle_is_replaced_by_that_bundle_alone() -> None:
     for other in (of_bundle("a", tags=["x"]), of_bundle(None, tags=["x"]), dag("d", [], tags=["x"])):
         with pytest.raises(OtherBundleError, match=r"dag_id 'd' is defined by /b/d\.py of bundle 'b'"):
             state.register(other, START)
+    by_hand = dag("d", [], tags=["x"], source={"path": "/b/d.py", "sha256": "0"})
+    with pytest.raises(OtherBundleError, match="of bundle 'b', which keeps it registered: there is nothing to do"):
+        state.register(by_hand, START)
     assert state.spec == of_bundle("b")
     assert state.register(of_bundle("b", tags=["x"]), START)
 

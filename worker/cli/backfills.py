@@ -18,6 +18,8 @@ from .output import Json, console, fail, in_utc, instant_text, make_table, print
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 BackfillId = Annotated[str, typer.Argument(help="The backfill's id, as `create` printed it.")]
+MAX_SHOWN = 20
+"""Dates of a plan that are printed; JSON has all that are worked out."""
 REFRESH_SECONDS = 0.5
 
 
@@ -60,7 +62,9 @@ def create(
         return plan, (await find(tidemill, dag_id, plan.backfill_id)).failed
 
     plan, failed = run(work())
-    rows = [(instant_text(i.logical_date), instant_text(i.data_interval.end)) for i in plan.infos[:20]]
+    rows = [(instant_text(i.logical_date), instant_text(i.data_interval.end)) for i in plan.infos[:MAX_SHOWN]]
+    if plan.total > len(rows):
+        rows.append((f"and {plan.total - len(rows):,} more", ""))
     title = f"{plan.backfill_id or 'dry run'}: {runs_text(plan.total, counted=plan.counted)}"
     show(plan, as_json, make_table(["LOGICAL DATE", "INTERVAL END"], rows, title=title))
     if failed:
@@ -79,7 +83,7 @@ async def follow(tidemill: Tidemill, dag_id: str, backfill_id: str) -> None:
             bar.update(shown, completed=progress.finished, total=total)
             if progress.tasks is not None and progress.finished != printed:
                 printed = progress.finished
-                bar.console.print(progress.tasks.line, markup=False, soft_wrap=True)
+                bar.console.print(progress.tasks.line, soft_wrap=True)
             if progress.completed_at is not None:
                 break
             await asyncio.sleep(REFRESH_SECONDS)
@@ -134,7 +138,7 @@ def show_backfill(
     elif not watch:
         console.print(f"{progress.state}, {progress.running} under way")
         if progress.tasks is not None:
-            console.print(progress.tasks.line, markup=False, soft_wrap=True)
+            console.print(progress.tasks.line, soft_wrap=True)
     if watch and progress.failed:
         raise typer.Exit(1)
 
