@@ -12,7 +12,7 @@ A kind of task says only what the child does, and how its answer is read.
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -102,7 +102,7 @@ def execute_attempt(worker_context: WorkerContext, attempt: TaskAttempt, kind: W
     )
     noted = worker_context.under_way.noted(activity.info().task_token, worker_context.attempt_folder(attempt))
     kept = worker_context.results.keeping_pushed(attempt)
-    with stopping_cleanly(), metrics.running(kind.work), noted, kept:
+    with stopping_cleanly(), logging_early_failure(worker_context, attempt), metrics.running(kind.work), noted, kept:
         outcome = _outcome(worker_context, attempt, kind, supervisor)
         if attempt.owns is not None:  # the run refuses them: it takes no worker's word for it
             problem = attempt.owns.first_problem(("asset", event.asset.name) for event in outcome.asset_events)
@@ -218,7 +218,7 @@ def run_in_child(
     masker = new_masker()
     with worker_context.log_at(folder.log, masker) as log:
         if log.is_new:
-            log.note(f"{attempt.task.shown_class} {attempt.task.task_id}, try {attempt.try_number}")
+            log.note(_first_line(attempt))
         end = _followed(
             worker_context,
             work,
@@ -248,6 +248,24 @@ def run_in_child(
             found = read(ChildResult(end.answer, log.last_line, log.tail))
             tell(found)
             return found
+
+
+@contextmanager
+def logging_early_failure(worker_context: WorkerContext, attempt: TaskAttempt) -> Iterator[None]:
+    """Has a try that fails before anything was started for it leave a log as well, which says why."""
+    try:
+        yield
+    except ApplicationError as error:
+        path = worker_context.attempt_folder(attempt).log
+        if error.type == TASK_FAILED and not path.exists():
+            with suppress(OSError), worker_context.log_at(path, new_masker()) as log:
+                log.note(_first_line(attempt))
+                log.error(f"the try has failed: {error.message}")
+        raise
+
+
+def _first_line(attempt: TaskAttempt) -> str:
+    return f"{attempt.task.shown_class} {attempt.task.task_id}, try {attempt.try_number}"
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from ...model.states import TaskState
 from .. import tracing
 from ..attempts.beside_log import RENDERED, keep_beside
 from ..attempts.folder import RESULT
-from ..attempts.lifecycle import run_in_child, whole
+from ..attempts.lifecycle import logging_early_failure, run_in_child, whole
 from ..attempts.outcomes import outcome_of
 from ..attempts.supervision import AttemptSupervisor, Closing, Stopped, infrastructure_error, stopping_cleanly
 from ..names import DRIVERS_SUFFIX, MAX_STARTS, TASK_FAILED
@@ -51,7 +51,8 @@ class SparkActivities:
         driver, a session. No two starts of a try ever work side by side.
         """
         tracing.describe(attempt)
-        with stopping_cleanly(), self._noted(attempt), self._worker_context.results.keeping_pushed(attempt):
+        logged = logging_early_failure(self._worker_context, attempt)
+        with stopping_cleanly(), logged, self._noted(attempt), self._worker_context.results.keeping_pushed(attempt):
             if self._hands_over(attempt) and mode_of(attempt, self._worker_context).is_below_worker:
                 return Outcome(needs_driver=True)
             filled = self._worker_context.results.fill(attempt)

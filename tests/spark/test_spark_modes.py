@@ -13,6 +13,7 @@ from spark_clusters import APPS, ON_DAY, Standalone, options_for, rows, told, wr
 from support import Stack, eventually, processes_with, stack
 from tidemill.activities.attempts.beside_log import SPARK
 from tidemill.activities.dag_files import parse_dag_file
+from tidemill.model.run.attempts import attempt_path
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.spark_figures import SparkFigures
 from tidemill.model.states import RunState
@@ -233,6 +234,9 @@ async def test_options_that_cannot_work_are_refused_before_a_jvm_starts(spark: S
     at_home = {"master": "local[1]", "driver_memory": "900g"}
     unknown = await spark.run_once(writing("no_connection", {"conn_id": "nowhere"}, tmp_path), **ON_DAY)
     assert "no Spark connection 'nowhere'" in (told(unknown)[0] or "")
+    log = (spark.home / "logs" / f"{attempt_path('no_connection', unknown.run.run_id, 'write', 1)}.log").read_text()
+    assert "SparkSubmitOperator write, try 1" in log, "who looks for the reason looks there"
+    assert "the try has failed: InvalidInput: no Spark connection 'nowhere'" in log
     huge = await spark.run_once(writing("huge_driver", at_home, tmp_path), **ON_DAY)
     assert "TIDEMILL_SPARK_MEMORY_MB" in (told(huge)[0] or "")
 
