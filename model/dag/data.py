@@ -112,7 +112,14 @@ class DagData(OmitNewDefaults, Record):
     @property
     def versions(self) -> tuple[KnownVersion, ...]:
         """The last versions of the DAG, the one in place at the end."""
-        return self.counted_versions or (self._counted(self.spec, 1, self.registered_at),)
+        known = self.counted_versions
+        if not known:
+            return (self._counted(self.spec, 1, self.registered_at),)
+        last = known[-1]
+        if last.version == self.spec.version:
+            return known
+        # A worker of release 0.3, which counts none, has registered the one in place.
+        return (*known, self._counted(self.spec, last.version_number + 1, last.created_at))
 
     def count_version(self, spec: DagSpec, now: datetime) -> None:
         """Keeps that *spec* takes the place of the version that was there, if it is another."""

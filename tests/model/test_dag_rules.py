@@ -284,3 +284,7 @@ def test_versions_count_and_the_last_ones_are_remembered() -> None:
     assert state.versions[-1].version == state.spec.version
     assert state.versions[-1].created_at == START + timedelta(hours=VERSIONS_KEPT)
     assert DagState.model_validate_json(state.model_dump_json()).versions == state.versions
+    state.spec = of_bundle("b", tags=["of a worker of 0.3"])
+    assert [one.version_number for one in state.versions] == [*numbers, VERSIONS_KEPT + 3]
+    state.register(of_bundle("b", tags=["of ours"]), START + timedelta(days=9))
+    assert [one.version_number for one in state.versions] == [*range(5, VERSIONS_KEPT + 5)]
