@@ -7,6 +7,7 @@ import pytest
 from support import Stack, bash, dag, empty, eventually, messages, processes_with
 from tidemill.activities.dag_files import parse_dag_file
 from tidemill.api.responses.approvals import detail_of
+from tidemill.api.responses.tasks import ShownRun
 from tidemill.model.errors import InvalidInputError
 from tidemill.model.run.identity import TriggerRequest
 from tidemill.model.run.messages import Answer
@@ -192,7 +193,7 @@ async def test_what_a_person_is_asked_is_shown_as_it_is_asked(here: Stack) -> No
     assert fallen_back.response is not None
     assert (fallen_back.response.form.subject, fallen_back.response.by) == (f"{DAY:%Y-%m-%d}: fallen_back?", None)
     assert (await here.result_of(details, "fallen_back"))["responded_by"] == "default"
-    shown = [detail_of(details.run, None, view) for view in (slow, late, fallen_back)]
+    shown = [detail_of(ShownRun(details.run, None, None), view) for view in (slow, late, fallen_back)]
     assert [one and one["subject"].split()[-1] for one in shown] == ["slow?", "late?", "fallen_back?"]
 
 
