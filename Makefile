@@ -131,7 +131,7 @@ tables: env build/sparks/.ready build/tables/.ready ## Publish tables of Iceberg
 	@$(BIN)/python -m pytest -q -m "spark and long" tests/spark/test_tables.py $(ARGS)
 
 peers: env .venv-airflow/.ready ## Run the tests that Airflow's people wrote for its web against tidemill dev (needs npm and Chromium; half an hour)
-	@$(BIN)/python -P tests/peers/run.py $(ARGS)
+	@$(BIN)/python -P tests/peers/run_suites.py $(ARGS)
 
 chaos: env ## Kill workers and the server at random for a long while, then check every history
 	@$(BIN)/python -P tests/chaos/storm.py $(ARGS)

@@ -38,6 +38,7 @@ KNOWN = (
     Known(r"libfaketime is not installed", "apt-get install faketime", in_ci=True),
     Known(r"Airflow is not there", "make .venv-airflow/.ready"),
     Known(r"npm is not installed", "apt-get install npm", in_ci=True),
+    Known(r"(Airflow's sources are|Playwright is) not here", "registries of packages", in_ci=True),
     Known(r"the Temporal CLI is not beside this Python", "make env"),
     Known(r"cannot be fetched", "a package index"),
     Known(r"the seeds were not run in this process", "make test ARGS=tests/dst", in_ci=True),

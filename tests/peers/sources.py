@@ -28,7 +28,7 @@ def source_of_airflow() -> Path:
             [*command, f"apache-airflow-core=={VERSION}"], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            pytest.skip(f"Airflow's sources cannot be fetched: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"Airflow's sources are not here: {done.stderr.strip()[-200:]}")
         with tarfile.open(PLACE / f"{place.name}.tar.gz") as packed:
             packed.extractall(PLACE, filter="data")
     return place
@@ -47,5 +47,6 @@ def install_playwright(place: Path) -> None:
     except FileNotFoundError:
         pytest.skip("npm is not installed")
     if done.returncode != 0:
-        pytest.skip(f"Playwright cannot be fetched: {done.stderr.strip()[-200:]}")
+        pytest.skip(f"Playwright is not here: {done.stderr.strip()[-200:]}")
+    (place / "node_modules").unlink(missing_ok=True)
     (place / "node_modules").symlink_to(PLACE / "npm" / "node_modules")

@@ -3,11 +3,12 @@
 import pytest
 from airflow_stack import needs_airflow
 from browser_suite import CHROMIUM
-from run import browser_results, unexplained
+from run_suites import browser_results, unexplained
 
 # What a visitor does first: opens a task from the grid, reads its log, looks at pools and providers.
 SPECS = ["dag-grid-view", "task-logs", "pools", "providers"]
 pytestmark = [
+    pytest.mark.timeout(1_800),  # each of two dozen tests clicks in a browser
     pytest.mark.thorough,
     needs_airflow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this host (apt-get install chromium)"),

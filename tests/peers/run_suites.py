@@ -1,6 +1,6 @@
 """Run the tests that Airflow's people wrote for Airflow against `tidemill dev`, and say which do not pass, and why.
 
-Usage: run.py [SPEC ...] Names of end-to-end specs, such as `pools`; by default all of them.
+Usage: run_suites.py [SPEC ...] Names of end-to-end specs, such as `pools`; by default all of them.
 """
 
 from __future__ import annotations
