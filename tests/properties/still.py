@@ -55,11 +55,12 @@ def dags_know_which_runs_are_under_way(still: Still) -> Found:
         under_way = {t.run.workflow_id for t in dag.state.runs.values() if t.state is RunState.RUNNING}
         for run_id in under_way:
             execution = still.executions.get(run_id)
-            ended = execution is not None and not execution.running
-            if ended and closed_at(execution) + ASKS_WITHIN < still.now and not still.was_touched(workflow_id, run_id):
-                yield f"{workflow_id}: {run_id} has ended"
+            if still.was_touched(workflow_id, run_id):  # ended from outside, it may have been removed since, too
+                continue
             if execution is None:
                 yield f"{workflow_id}: {run_id} was never begun"
+            elif not execution.running and closed_at(execution) + ASKS_WITHIN < still.now:
+                yield f"{workflow_id}: {run_id} has ended"
     for run_id, run in still.of_kind("DagRun"):
         dag_id = f"dag:{run.state.run.dag_id}"
         dag = still.objects.get(dag_id)
