@@ -638,7 +638,7 @@ def a_run_leaves_no_message(look: Look) -> Found:
 
 @prop(LEVEL)
 def a_run_s_state_is_that_of_its_last_tasks(look: Look) -> Found:
-    """A run that ends by itself has failed if one of its last tasks has, and has succeeded else."""
+    """A run that ends by itself has failed if one of its last tasks has or none can begin, and has succeeded else."""
     end = look.object.tasks.ended
     plan_end = look.object.tasks.plan.end()
     if look.closed not in ("Completed", "Failed") or end is None or plan_end is None or end.reason != plan_end.reason:
@@ -650,6 +650,8 @@ def a_run_s_state_is_that_of_its_last_tasks(look: Look) -> Found:
 
     last = [t for t in tasks if counts(t) and not any(counts(d) and t.task_id in d.upstream for d in tasks)]
     bad = any(i.state in FAILURES for t in last for i in look.state.of_task(t.task_id))
+    # As Airflow's deadlock: a rule that neither lets a task begin nor skips it, where one upstream is removed.
+    bad = bad or any(not i.state.finished for i in look.state.instances.values())
     if last and (end.state is RunState.FAILED) != bad:
         yield f"it is {end.state}: {end.reason}"
 
