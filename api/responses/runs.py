@@ -146,6 +146,14 @@ def in_state(run: RunView, state: str) -> RunView:
     return run.model_copy(update={"state": RunState(state), "ended_at": None if state == "queued" else run.ended_at})
 
 
+def versions_of(version: DagVersion | None) -> dict[str, Any]:
+    """The fields of a run that tell of the version of its DAG; None where that is not known."""
+    if version is None:
+        return {"dag_versions": [], "bundle_version": None}
+    names = {"bundle_version": version.bundle_version, "dag_display_name": version.dag_display_name}
+    return {"dag_versions": [version], **names}
+
+
 def run_answer(
     dag_id: str, run: RunView, identity: RunIdentity | None = None, version: DagVersion | None = None
 ) -> RunAnswer:
@@ -170,9 +178,7 @@ def run_answer(
         triggering_user_name=run.triggering_user_name if identity is None else identity.triggering_user_name,
         conf=identity.conf if identity is not None else None,
         note=run.reason if run.state == "failed" else None,
-        dag_versions=[version] if version is not None else [],
-        bundle_version=version.bundle_version if version is not None else None,
-        dag_display_name=version.dag_display_name if version is not None else dag_id,
         partition_key=run.partition_key,
         partition_date=identity.partition_date if identity is not None else None,
+        **{"dag_display_name": dag_id, **versions_of(version)},
     )

@@ -41,6 +41,7 @@ from ..responses.runs import (
     in_state,
     just_made,
     run_answer,
+    versions_of,
 )
 from ..responses.tasks import ClearedInstances, instance_answer
 
@@ -182,7 +183,8 @@ async def _whole(client: CachedClient, runs: Sequence[RunAnswer], late: list[str
         alone = partial(_run_alone, client, run.dag_id, run.dag_run_id)
         try:
             view = await client.run(run.dag_id, run.dag_run_id)
-            return await client.of_ended("answer", run.dag_id, view, alone)
+            found = await client.of_ended("answer", run.dag_id, view, alone)
+            return await _with_version(client, run.dag_id, view, found)
         except NotFoundError:  # a list over all DAGs has also those whose DAG is gone
             return run
 
@@ -196,7 +198,8 @@ async def _whole(client: CachedClient, runs: Sequence[RunAnswer], late: list[str
 @router.get(RUN)
 async def get_run(client: Source, dag_id: str, dag_run_id: str) -> RunAnswer:
     """A run."""
-    return await _noted(client, await _run_alone(client, dag_id, dag_run_id))
+    found = await _run_alone(client, dag_id, dag_run_id)
+    return await _noted(client, await _with_version(client, dag_id, await client.run(dag_id, dag_run_id), found))
 
 
 async def _noted(client: CachedClient, run: RunAnswer) -> RunAnswer:
@@ -204,13 +207,22 @@ async def _noted(client: CachedClient, run: RunAnswer) -> RunAnswer:
 
 
 async def _run_alone(client: CachedClient, dag_id: str, run_id: str) -> RunAnswer:
-    """A run, without its note: of one that has ended all else never changes."""
+    """A run, without its note and its version: of one that has ended all else never changes."""
     run = await client.run(dag_id, run_id)
-    details, spec = await client.details(dag_id, run), await client.run_spec(dag_id, run)
-    if details is None or spec is None:
-        return run_answer(dag_id, run)
+    details = await client.details(dag_id, run)
+    return run_answer(dag_id, run, details.run if details is not None else None)
+
+
+async def _with_version(client: CachedClient, dag_id: str, run: RunView, found: RunAnswer) -> RunAnswer:
+    """*found* with the version that the run has: its number is asked of the DAG, and held no longer than that answer.
+
+    A DAG that is silent would else be answered for by a number that stays.
+    """
+    spec = await client.run_spec(dag_id, run)
+    if spec is None:
+        return found
     version = version_of(spec, await client.versions(dag_id), run.known_since)
-    return run_answer(dag_id, run, details.run, version)
+    return found.model_copy(update=versions_of(version))
 
 
 @router.post(RUNS, name="trigger_dag_run")
